@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -292,19 +291,19 @@ static cJSON *header_of(const bench *b)
     return NULL;
 }
 
-/* Beside a file that the person names; psring-runs/bench-20261120-174530.jsonl otherwise. */
+/* Makes the folder of the file, which the person names or psr_results_name. */
 static psr_err name_out(bench *b)
 {
-    char *out = b->config.out;
-    if (out[0] == '\0') {
-        const time_t now = time(NULL);
-        struct tm local;
-        localtime_r(&now, &local);
-        PSR_TRY(psr_mkdirs("psring-runs"));
-        strftime(out, sizeof b->config.out, "psring-runs/bench-%Y%m%d-%H%M%S.jsonl", &local);
-    }
-    snprintf(b->directory, sizeof b->directory, "%s.runs", out);
-    return PSR_OK;
+    char folder[PSR_PATH_MAX];
+    if (b->config.out[0] == '\0')
+        psr_results_name(b->config.out, sizeof b->config.out);
+    snprintf(b->directory, sizeof b->directory, "%s.runs", b->config.out);
+    snprintf(folder, sizeof folder, "%s", b->config.out);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL || slash == folder)
+        return PSR_OK;
+    *slash = '\0';
+    return psr_mkdirs(folder);
 }
 
 static psr_err open_results(bench *b)

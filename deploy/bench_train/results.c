@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
@@ -127,6 +128,14 @@ static psr_err open_file(psr_results *results, const cJSON *header)
     psr_err err = read_lines(results, (const char *)text, size, header);
     free(text);
     return err;
+}
+
+void psr_results_name(char *path, size_t size)
+{
+    const time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(path, size, "psring-runs/bench-%Y%m%d-%H%M%S.jsonl", &local);
 }
 
 psr_err psr_results_open(const char *path, const cJSON *header, psr_results *ret_results)

@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct psr_results {
@@ -15,6 +16,9 @@ typedef struct psr_results {
     int fd;
     cJSON *records; /* an array, owned */
 } psr_results;
+
+/* The name of a file that the person has not named: psring-runs/bench-20261120-174530.jsonl. */
+void psr_results_name(char *path, size_t size);
 
 /* Opens path, or makes it. header: what is measured; each of its members is compared with that of
  * the file, members of objects one by one. A torn last line, of which nothing is known, is cut off.

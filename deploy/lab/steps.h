@@ -8,7 +8,7 @@
 /* Of a run, from its metrics.jsonl. false: it has none. */
 bool psr_lab_steps_of_run(const char *directory, psr_lab_span *ret_span);
 
-/* Of all runs that the file of `bench train --out` tells of. *ret_spans is the caller's: free();
+/* Of all runs that the file of `bench train` tells of. *ret_spans is the caller's: free();
  * *ret_count is 0 if the file tells of none, or cannot be read. NOMEM. */
 PSR_MUST_CHECK psr_err psr_lab_steps_of_bench(const char *path, psr_lab_span **ret_spans,
                                               size_t *ret_count);

@@ -2,6 +2,7 @@
 
 #include "base/config/options_argp.h"
 #include "base/text/text.h"
+#include "deploy/bench_train/results.h"
 #include "deploy/lab/namespaces.h"
 #include "deploy/launch/hosts/places.h"
 
@@ -200,7 +201,11 @@ static psr_err add_for_bench_train(const psr_lab *lab, said *s, double dilate, a
     psr_rate_print(slowest_rate(lab), w->link);
     if (!s->link)
         add_pair(a, "--link", w->link);
+    if (!s->out) /* its file tells when steps were taken */
+        psr_results_name(s->config.out, sizeof s->config.out);
     snprintf(w->bench, sizeof w->bench, "%s", s->config.out);
+    if (!s->out)
+        add_pair(a, "--out", w->bench);
     return PSR_OK;
 }
 

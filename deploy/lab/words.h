@@ -14,7 +14,7 @@
 typedef struct psr_lab_words {
     char **words; /* owned array of borrowed words, NULL at the end; words[0] is psring's path */
     char out[PSR_PATH_MAX]; /* the run's directory; "": it has none, or its name is not known */
-    /* of bench train: its file, beside which the result goes; "": none */
+    /* of bench train: its file, beside which the result goes; "": another command */
     char bench[PSR_PATH_MAX];
     /* texts of added words */
     char ssh[2 * PATH_MAX], slow[PSR_LAB_HOSTS_MAX * 32], shards[16], dilate[32], slice[32],

@@ -179,11 +179,12 @@ def benchmarks_run_in_it(tap, psring, directory):
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     tap.ok(done.returncode == 0 and [(row["workers"], row["shards"], row["hosts"], row["busbw_factor"], row["wrong"]) for row in rows] == [(2, 1, 3, 2, 0)],
            "psring bench exchange in a lab: a shard on its own host serves both workers", said(done))
-    out = os.path.join(directory, "bench.jsonl")
-    done = run(psring, "lab", "run", lab, "--", "bench", "train", *DATA, "--mode", "ps,ring", "--steps", "3", "--repetitions", "1", "--out", out, "--keep-runs",
+    done = run(psring, "lab", "run", lab, "--", "bench", "train", *DATA, "--mode", "ps,ring", "--steps", "3", "--repetitions", "1", "--keep-runs",
                cwd=directory)
-    if not tap.ok(done.returncode == 0, "psring bench train in a lab", said(done)):
+    written = re.search(r"^written +(psring-runs/bench-\S+)$", done.stdout, re.M)
+    if not tap.ok(done.returncode == 0 and written, "psring bench train in a lab", said(done)):
         return
+    out = os.path.join(directory, written.group(1))
     with open(out) as lines:
         header, *records = [json.loads(line) for line in lines]
     told = {record["configuration"]: record for record in records}

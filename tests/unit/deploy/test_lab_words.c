@@ -72,6 +72,7 @@ static void training_gets_slow_ranks_and_shards_on_hosts_of_their_own(void **sta
 
 static void benchmarks_get_what_training_does(void **state)
 {
+    char expected[1024 + sizeof words.bench];
     (void)state;
     assert_string_equal(
         composed(two, COMMAND("bench", "train", "--mode", "ps,ring", "--out=b.jsonl")),
@@ -79,11 +80,15 @@ static void benchmarks_get_what_training_does(void **state)
         "--link 1Gbit --mode ps,ring --out=b.jsonl");
     assert_string_equal(words.bench, "b.jsonl");
     assert_string_equal(words.out, "");
-    assert_string_equal(
-        composed(apart, COMMAND("bench", "train", "-n2", "--link=1Gbit", "--window=3")),
-        "/bin/psring bench train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 -n2 "
-        "--link=1Gbit --window=3");
-    assert_string_equal(words.bench, "");
+    const char *unnamed =
+        composed(apart, COMMAND("bench", "train", "-n2", "--link=1Gbit", "--window=3"));
+    assert_int_equal(strncmp(words.bench, "psring-runs/bench-", strlen("psring-runs/bench-")), 0);
+    snprintf(expected, sizeof expected,
+             "/bin/psring bench train " PLACES
+             " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --out %s -n2 --link=1Gbit "
+             "--window=3",
+             words.bench);
+    assert_string_equal(unnamed, expected);
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ps")),
                         "/bin/psring bench exchange " PLACES
                         " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 131072 "
@@ -91,6 +96,7 @@ static void benchmarks_get_what_training_does(void **state)
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ring")),
                         "/bin/psring bench exchange " PLACES
                         " --slice-size 131072 --window 8 --mode ring");
+    assert_string_equal(words.bench, "");
 }
 
 static void a_run_without_a_name_gets_one(void **state)
