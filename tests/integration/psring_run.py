@@ -1,8 +1,9 @@
 """Runs of psring for integration tests: starts `psring train`, bounds its time, reads what it left
 behind.
 
-Python's standard library alone. Every process is started in a group of its own and ended by its id;
-every run has a directory of its own, removed with the object that made it."""
+Python's standard library alone. Every process is started in a group of its own and ended by its id,
+or with the test, however that ends (outlived.py); every run has a directory of its own, removed
+with the object that made it."""
 
 import json
 import os
@@ -13,9 +14,13 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
+import outlived
+
 # with what takes seconds on an idle machine, before a test is given up: only a failure waits so
 # long
 PATIENCE_S = 300
+
+outlived.begin()
 
 # Runs hear a hang-up, also if the tests were started by nohup.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

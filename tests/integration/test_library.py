@@ -10,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 
+import outlived
+
+outlived.begin()
 meson, build, source, psring = sys.argv[1:5]
 cc = sys.argv[5:]
 source = pathlib.Path(source)

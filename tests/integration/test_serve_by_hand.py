@@ -9,6 +9,9 @@ import subprocess
 import sys
 import tempfile
 
+import outlived
+
+outlived.begin()
 shard, psring, program = sys.argv[1:4]
 WORKERS, SHARDS = 2, 2
 EXPECTED = "-2.5 -5 -7.5\n"  # two steps of 1 and two of 0.25 times the mean push
