@@ -5,29 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EVERY_MAX 1000000
-
-static bool read_every(const char *text, uint32_t *ret_every)
-{
-    uint64_t every;
-    if (!psr_parse_u64(text, &every) || every == 0 || every > EVERY_MAX)
-        return false;
-    *ret_every = (uint32_t)every;
-    return true;
-}
-
 /* A float has to tell 1 - DECAY from 0, and DECAY from 1. */
 static bool read_fields(const char *text, psr_ema *ema)
 {
     char decay[64];
-    const char *colon = strchr(text, ':');
-    const size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
-    if (length >= sizeof decay)
-        return false;
-    memcpy(decay, text, length);
-    decay[length] = '\0';
-    return psr_parse_double(decay, &ema->decay) && ema->decay > 0 && (float)ema->decay < 1 &&
-           (colon == NULL || read_every(colon + 1, &ema->every));
+    return psr_parse_counted(text, decay, sizeof decay, 1, &ema->every) &&
+           psr_parse_double(decay, &ema->decay) && ema->decay > 0 && (float)ema->decay < 1;
 }
 
 psr_err psr_config_read_ema(psr_config *config, const char *text)

@@ -3,10 +3,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #define GROWTH_STEPS 2000 /* torch.amp.GradScaler's */
-#define GROWTH_STEPS_MAX 1000000
 
 /* Other factors would round the gradients that they are taken out of again. */
 static bool read_scale(const char *text, uint32_t *ret_scale)
@@ -19,24 +17,12 @@ static bool read_scale(const char *text, uint32_t *ret_scale)
     return true;
 }
 
-static bool read_steps(const char *text, uint32_t *ret_steps)
-{
-    uint64_t steps;
-    if (!psr_parse_u64(text, &steps) || steps == 0 || steps > GROWTH_STEPS_MAX)
-        return false;
-    *ret_steps = (uint32_t)steps;
-    return true;
-}
-
 psr_err psr_config_read_loss_scale(psr_config *config, const char *text)
 {
-    psr_loss_scaling scaling = {.growth_steps = GROWTH_STEPS};
+    psr_loss_scaling scaling;
     char scale[32];
-    const char *colon = strchr(text, ':');
-    const size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
-    snprintf(scale, sizeof scale, "%.*s", (int)(length < sizeof scale ? length : 0), text);
-    if (!read_scale(scale, &scaling.first) ||
-        (colon != NULL && !read_steps(colon + 1, &scaling.growth_steps)))
+    if (!psr_parse_counted(text, scale, sizeof scale, GROWTH_STEPS, &scaling.growth_steps) ||
+        !read_scale(scale, &scaling.first))
         return psr_fail(PSR_ERR_USAGE,
                         "'%.64s' is no scale of the loss; give a power of two from %d to %d "
                         "(65536), or S:STEPS with the steps after which it doubles (65536:2000)",

@@ -117,4 +117,10 @@ bool psr_parse_u64(const char *text, uint64_t *ret_value);
 /* The same, or with a power of ten where that is a whole number: 1e3, 1.5e6. Exact. */
 bool psr_parse_whole(const char *text, uint64_t *ret_value);
 
+/* "A" or "A:COUNT". first: A, of less than size bytes, for the caller to read; *ret_count: COUNT, 1
+ * to PSR_COUNT_MAX, or otherwise where there is none. false: it is neither. */
+#define PSR_COUNT_MAX 1000000
+bool psr_parse_counted(const char *text, char *first, size_t size, uint32_t otherwise,
+                       uint32_t *ret_count);
+
 #endif

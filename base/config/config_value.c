@@ -61,6 +61,20 @@ bool psr_parse_whole(const char *text, uint64_t *ret_value)
     return true;
 }
 
+bool psr_parse_counted(const char *text, char *first, size_t size, uint32_t otherwise,
+                       uint32_t *ret_count)
+{
+    const size_t length = strcspn(text, ":");
+    uint64_t count = otherwise;
+    if (length >= size || (text[length] == ':' && (!psr_parse_u64(text + length + 1, &count) ||
+                                                   count == 0 || count > PSR_COUNT_MAX)))
+        return false;
+    memcpy(first, text, length);
+    first[length] = '\0';
+    *ret_count = (uint32_t)count;
+    return true;
+}
+
 bool psr_parse_double(const char *text, double *ret_value)
 {
     if (text[0] == '\0' || isspace((unsigned char)text[0]))
