@@ -15,12 +15,13 @@
 
 /* ---- a folder of its own for every test ---- */
 
-static char folder[64];
+static char folder[256];
 
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/psr-checkpoint-XXXXXX");
+    const char *above = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/psr-checkpoint-XXXXXX", above != NULL ? above : "/tmp");
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
@@ -33,7 +34,7 @@ static int remove_folder(void **state)
 
 static const char *in_folder(const char *name)
 {
-    static char paths[4][128];
+    static char paths[4][320];
     static unsigned next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);

@@ -3,20 +3,51 @@
 
 #include "model/checkpoint/placed_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The linker sends the file's writes and reads here (--wrap): a file system may refuse O_DIRECT
+ * only when it is used. What refuses it when a file is opened is a real one (on_ramfs). */
+static bool refuses;
+static unsigned refused;
+
+static bool refuse(int fd)
+{
+    if (!refuses || (fcntl(fd, F_GETFL) & O_DIRECT) == 0)
+        return false;
+    refused++;
+    errno = EINVAL;
+    return true;
+}
+
+ssize_t __real_pwrite64(int fd, const void *from, size_t size, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *from, size_t size, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *from, size_t size, off_t offset)
+{
+    return refuse(fd) ? -1 : __real_pwrite64(fd, from, size, offset);
+}
+
+ssize_t __real_pread64(int fd, void *to, size_t size, off_t offset);
+ssize_t __wrap_pread64(int fd, void *to, size_t size, off_t offset);
+ssize_t __wrap_pread64(int fd, void *to, size_t size, off_t offset)
+{
+    return refuse(fd) ? -1 : __real_pread64(fd, to, size, offset);
+}
+
 enum { ODD_BYTES = (3 << 20) + 777, PIECES_MAX = 1000, LONGEST = 9001 };
 
-static char folder[64], path[96];
+static char folder[256], path[300];
 
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/psr-placed-file-XXXXXX");
+    const char *above = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/psr-placed-file-XXXXXX", above != NULL ? above : "/tmp");
     if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(path, sizeof path, "%s/f", folder);
@@ -88,12 +119,18 @@ static uint8_t *make_bytes(void)
     return bytes;
 }
 
-static void pieces_of_odd_sizes_come_in_any_order(bool direct)
+/* Whether a file was opened, and whether it was written, past the page cache. */
+typedef struct directness {
+    bool opened, written;
+} directness;
+
+static directness pieces_of_odd_sizes_come_in_any_order(bool direct)
 {
     size_t begins[PIECES_MAX + 1];
     const size_t count = cut(begins), stride = 2 * (count / 5) + 1; /* has no factor of count */
     uint8_t *bytes = make_bytes();
     psr_placed_file file = create(ODD_BYTES, direct);
+    directness found = {.opened = file.direct};
     bool *came = calloc(count, sizeof *came);
     for (size_t i = 0, piece = 0; i < count; i++) {
         for (piece = (piece + stride) % count; came[piece];)
@@ -102,23 +139,61 @@ static void pieces_of_odd_sizes_come_in_any_order(bool direct)
         put(&file, bytes, begins[piece], begins[piece + 1]);
     }
     expect_ok(psr_placed_file_finish(&file));
+    found.written = file.direct;
     psr_placed_file_done(&file, false);
     expect_file(bytes, ODD_BYTES);
     assert_int_equal(unlink(path), 0);
     free(came);
     free(bytes);
+    return found;
 }
 
 static void pieces_of_odd_sizes_go_past_the_page_cache_in_any_order(void **state)
 {
     (void)state;
-    pieces_of_odd_sizes_come_in_any_order(true);
+    const directness found = pieces_of_odd_sizes_come_in_any_order(true);
+    assert_int_equal(found.written, found.opened);
 }
 
 static void and_through_it(void **state)
 {
     (void)state;
-    pieces_of_odd_sizes_come_in_any_order(false);
+    const directness found = pieces_of_odd_sizes_come_in_any_order(false);
+    assert_false(found.opened || found.written);
+}
+
+static void or_if_a_file_system_refuses_when_the_file_is_written(void **state)
+{
+    (void)state;
+    refuses = true;
+    refused = 0;
+    const directness found = pieces_of_odd_sizes_come_in_any_order(true);
+    refuses = false;
+    assert_int_equal(refused, found.opened); /* once, if it was open past the page cache */
+    assert_false(found.written);
+}
+
+/* A block of which the rest is read first. */
+static void or_read(void **state)
+{
+    (void)state;
+    uint8_t *bytes = make_bytes();
+    psr_placed_file file = create(ODD_BYTES, true);
+    const bool direct = file.direct;
+    put(&file, bytes, 0, 5000);
+    put(&file, bytes, 9000, ODD_BYTES); /* which writes the first piece */
+    assert_int_equal(file.direct, direct);
+    refuses = true;
+    refused = 0;
+    put(&file, bytes, 5000, 9000);
+    expect_ok(psr_placed_file_finish(&file));
+    refuses = false;
+    assert_int_equal(refused, direct);
+    assert_false(file.direct);
+    psr_placed_file_done(&file, false);
+    expect_file(bytes, ODD_BYTES);
+    assert_int_equal(unlink(path), 0);
+    free(bytes);
 }
 
 static void what_was_put_is_read_back_at_any_place(void **state)
@@ -185,7 +260,7 @@ static void a_file_that_another_program_cuts_is_told(void **state)
     (void)state;
     const void *data;
     size_t got;
-    char expected[160];
+    char expected[400];
     psr_placed_file file = create(8192, true);
     assert_int_equal(truncate(path, 100), 0);
     snprintf(expected, sizeof expected, "%s: another program has made it shorter", path);
@@ -198,6 +273,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_odd_sizes_go_past_the_page_cache_in_any_order),
         cmocka_unit_test(and_through_it),
+        cmocka_unit_test(or_if_a_file_system_refuses_when_the_file_is_written),
+        cmocka_unit_test(or_read),
         cmocka_unit_test(what_was_put_is_read_back_at_any_place),
         cmocka_unit_test(a_piece_that_its_owner_changes_is_written_as_it_was_copied),
         cmocka_unit_test(through_the_page_cache_it_is_flushed_on_the_way),
