@@ -1,5 +1,7 @@
 #include "base/rng.h"
 
+#include "base/arrays/multiversion.h"
+
 #include <math.h>
 
 /* Philox4x32-10, Salmon et al., SC11, section 3.3: per round, with counter (c0, c1, c2, c3) and key
@@ -11,27 +13,65 @@
 #define PHILOX_W0 0x9E3779B9u
 #define PHILOX_W1 0xBB67AE85u
 
-static void philox4x32_10(uint32_t counter[4], uint32_t k0, uint32_t k1)
+/* One round. A macro, because the compiler takes several counters at a time only where the rounds
+ * are no loop. */
+#define PHILOX_ROUND(c0, c1, c2, c3, k0, k1)                                                       \
+    do {                                                                                           \
+        const uint64_t product0 = (uint64_t)PHILOX_M0 * c0, product1 = (uint64_t)PHILOX_M1 * c2;   \
+        c0 = (uint32_t)(product1 >> 32) ^ c1 ^ k0;                                                 \
+        c1 = (uint32_t)product1;                                                                   \
+        c2 = (uint32_t)(product0 >> 32) ^ c3 ^ k1;                                                 \
+        c3 = (uint32_t)product0;                                                                   \
+        k0 += PHILOX_W0;                                                                           \
+        k1 += PHILOX_W1;                                                                           \
+    } while (0)
+
+/* The last word of a counter, which has no block in it. */
+static uint32_t counter_end(psr_rng_at at)
 {
-    for (int round = 0; round < 10; round++) {
-        uint64_t product0 = (uint64_t)PHILOX_M0 * counter[0];
-        uint64_t product1 = (uint64_t)PHILOX_M1 * counter[2];
-        counter[0] = (uint32_t)(product1 >> 32) ^ counter[1] ^ k0;
-        counter[1] = (uint32_t)product1;
-        counter[2] = (uint32_t)(product0 >> 32) ^ counter[3] ^ k1;
-        counter[3] = (uint32_t)product0;
-        k0 += PHILOX_W0;
-        k1 += PHILOX_W1;
-    }
+    return (uint32_t)at.purpose << 24 | (at.layer & 0xFFFFFFu);
 }
 
 void psr_rng_block(psr_rng_at at, uint32_t block, uint32_t ret_words[4])
 {
-    uint32_t counter[4] = {block, at.sample, at.epoch,
-                           (uint32_t)at.purpose << 24 | (at.layer & 0xFFFFFFu)};
-    philox4x32_10(counter, (uint32_t)at.seed, (uint32_t)(at.seed >> 32));
-    for (int i = 0; i < 4; i++)
-        ret_words[i] = counter[i];
+    uint32_t c0 = block, c1 = at.sample, c2 = at.epoch, c3 = counter_end(at);
+    uint32_t k0 = (uint32_t)at.seed, k1 = (uint32_t)(at.seed >> 32);
+    for (int round = 0; round < 10; round++)
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+    ret_words[0] = c0;
+    ret_words[1] = c1;
+    ret_words[2] = c2;
+    ret_words[3] = c3;
+}
+
+PSR_MULTIVERSION static void blocks_at_once(psr_rng_at at, uint32_t first, size_t count,
+                                            uint32_t *ret_words)
+{
+    const uint32_t last = counter_end(at), key0 = (uint32_t)at.seed,
+                   key1 = (uint32_t)(at.seed >> 32);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t c0 = first + (uint32_t)i, c1 = at.sample, c2 = at.epoch, c3 = last;
+        uint32_t k0 = key0, k1 = key1;
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        PHILOX_ROUND(c0, c1, c2, c3, k0, k1);
+        ret_words[4 * i] = c0;
+        ret_words[4 * i + 1] = c1;
+        ret_words[4 * i + 2] = c2;
+        ret_words[4 * i + 3] = c3;
+    }
+}
+
+void psr_rng_blocks(psr_rng_at at, uint32_t first, size_t count, uint32_t *ret_words)
+{
+    blocks_at_once(at, first, count, ret_words);
 }
 
 uint32_t psr_rng_word(psr_rng_at at, uint64_t element)

@@ -6,6 +6,7 @@
 #ifndef PSR_BASE_RNG_H
 #define PSR_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum psr_rng_purpose {
@@ -29,6 +30,9 @@ typedef struct psr_rng_at {
 /* Four words for block b: elements 4b..4b+3. Key = seed; counter = (b, sample, epoch,
  * purpose << 24 | layer). */
 void psr_rng_block(psr_rng_at at, uint32_t block, uint32_t ret_words[4]);
+
+/* The same for blocks first .. first + count - 1, in half the time: ret_words[4 count]. */
+void psr_rng_blocks(psr_rng_at at, uint32_t first, size_t count, uint32_t *ret_words);
 
 /* One word for one element. For loops over elements call psr_rng_block once for four. */
 uint32_t psr_rng_word(psr_rng_at at, uint64_t element);

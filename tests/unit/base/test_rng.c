@@ -51,6 +51,29 @@ static void a_word_is_its_place_in_its_block(void **state)
         assert_int_equal(psr_rng_word(here, 100 + i), words[i]);
 }
 
+static void many_blocks_are_each_by_itself(void **state)
+{
+    (void)state;
+    enum { MOST = 70 };
+    const psr_rng_at at = {.seed = UINT64_C(0x123456789abcdef0),
+                           .purpose = PSR_RNG_TEST,
+                           .epoch = 4000000000,
+                           .sample = 3000000000,
+                           .layer = 0xfedcba};
+    const uint32_t firsts[] = {0, 1, 77, UINT32_MAX - 20}; /* the number of a block wraps around */
+    for (size_t count = 0; count <= MOST; count++)
+        for (int f = 0; f < 4; f++) {
+            uint32_t words[4 * MOST + 4], one[4];
+            words[4 * count] = 0x5eed;
+            psr_rng_blocks(at, firsts[f], count, words);
+            assert_int_equal(words[4 * count], 0x5eed);
+            for (size_t i = 0; i < count; i++) {
+                psr_rng_block(at, firsts[f] + (uint32_t)i, one);
+                assert_memory_equal(one, words + 4 * i, sizeof one);
+            }
+        }
+}
+
 static void every_part_of_the_place_changes_the_word(void **state)
 {
     (void)state;
@@ -147,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_generator_gives_the_published_known_answers),
         cmocka_unit_test(a_word_is_its_place_in_its_block),
+        cmocka_unit_test(many_blocks_are_each_by_itself),
         cmocka_unit_test(every_part_of_the_place_changes_the_word),
         cmocka_unit_test(a_uniform_number_is_in_zero_to_one_at_both_ends_of_the_words),
         cmocka_unit_test(integers_below_a_bound_are_equally_likely),
