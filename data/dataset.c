@@ -65,6 +65,7 @@ typedef struct cifar_job {
     uint32_t file;
     psr_samples *samples;
     pthread_t thread;
+    bool started;
     psr_err err;
     char detail[2 * PSR_PATH_MAX]; /* the error's text is the thread's own */
 } cifar_job;
@@ -92,23 +93,27 @@ static void *cifar_thread(void *argument)
 }
 
 /* Reads all files at the same time, each in a thread, because unpacking one xz file takes more than
- * a second. If several fail, the error of the first file is returned. */
+ * a second. Those for which there was no thread, or no memory beside the others, are then read one
+ * after another. If several fail, the error of the first file is returned. */
 static psr_err read_cifar_files(const psr_location *location, psr_split split, psr_samples *samples)
 {
     cifar_job jobs[PSR_LOCATION_MAX_FILES];
-    uint32_t count = location->files->split[split].file_count, started = 0;
+    const uint32_t count = location->files->split[split].file_count;
     psr_err err = PSR_OK;
-    for (; started < count && err == PSR_OK; started += err == PSR_OK) {
-        cifar_job *job = &jobs[started];
-        *job =
-            (cifar_job){.location = location, .split = split, .file = started, .samples = samples};
-        err = psr_thread_start("psr-unpack", cifar_thread, job, &job->thread);
+    for (uint32_t i = 0; i < count; i++) {
+        cifar_job *job = &jobs[i];
+        *job = (cifar_job){.location = location, .split = split, .file = i, .samples = samples};
+        job->started = psr_thread_start("psr-unpack", cifar_thread, job, &job->thread) == PSR_OK;
     }
-    for (uint32_t i = 0; i < started; i++)
-        pthread_join(jobs[i].thread, NULL);
-    for (uint32_t i = 0; i < started && err == PSR_OK; i++)
-        if (jobs[i].err != PSR_OK)
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].started)
+            pthread_join(jobs[i].thread, NULL);
+    for (uint32_t i = 0; i < count && err == PSR_OK; i++) {
+        if (!jobs[i].started || jobs[i].err == PSR_ERR_NOMEM)
+            err = read_cifar_file(&jobs[i]);
+        else if (jobs[i].err != PSR_OK)
             err = psr_fail(jobs[i].err, "%s", jobs[i].detail);
+    }
     return err;
 }
 

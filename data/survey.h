@@ -37,8 +37,8 @@ typedef struct psr_survey_options {
     void *context;
 } psr_survey_options;
 
-/* The caller owns *ret_survey: psr_survey_done. CANCELLED, NOMEM, IO (no thread); UNSUPPORTED: this
- * build cannot decode the pictures. */
+/* Where not all threads can be started, fewer read. The caller owns *ret_survey: psr_survey_done.
+ * CANCELLED, NOMEM; UNSUPPORTED: this build cannot decode the pictures. */
 PSR_MUST_CHECK psr_err psr_survey_make(const psr_picture_source *source,
                                        const psr_survey_options *options, psr_survey *ret_survey);
 /* Safe on one of zeroes. */

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -45,6 +46,42 @@ static psr_source_packing packing_of(const char *path)
     return PSR_SOURCE_PLAIN;
 }
 
+/* ---- memory of liblzma ---- */
+
+/* xz wants its dictionary in memory, up to as much as the file has unpacked. It is mapped, because
+ * a program that trains keeps freed blocks (base/system/memory.h), in an arena of the thread that
+ * unpacks: what follows then never gets that memory. */
+enum { BLOCK_HEAD = 64 }; /* a multiple of any alignment */
+
+static void *block_new(void *opaque, size_t count, size_t size)
+{
+    (void)opaque;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - BLOCK_HEAD)
+        return NULL;
+    bytes += BLOCK_HEAD;
+    uint8_t *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED)
+        return NULL;
+    memcpy(block, &bytes, sizeof bytes);
+    return block + BLOCK_HEAD;
+}
+
+static void block_free(void *opaque, void *at)
+{
+    size_t bytes;
+    (void)opaque;
+    if (at == NULL)
+        return;
+    uint8_t *block = (uint8_t *)at - BLOCK_HEAD;
+    memcpy(&bytes, block, sizeof bytes);
+    (void)munmap(block, bytes);
+}
+
+static const lzma_allocator mapped_blocks = {.alloc = block_new, .free = block_free};
+
+/* ---- opening ---- */
+
 static psr_err unpacker_init(psr_source *source)
 {
     switch (source->packing) {
@@ -58,6 +95,7 @@ static psr_err unpacker_init(psr_source *source)
         break;
     case PSR_SOURCE_XZ:
         source->xz = (lzma_stream)LZMA_STREAM_INIT;
+        source->xz.allocator = &mapped_blocks;
         if (lzma_stream_decoder(&source->xz, PSR_SOURCE_UNPACK_BYTES, LZMA_CONCATENATED) != LZMA_OK)
             return psr_fail(PSR_ERR_NOMEM, "%s: no memory to unpack xz", source->path);
         break;

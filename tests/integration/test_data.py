@@ -116,6 +116,11 @@ def small_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
 
 
+def little_memory(mib):
+    """For preexec_fn: memory that a process may write, its threads' stacks among it."""
+    return lambda: resource.setrlimit(resource.RLIMIT_DATA, (mib << 20, mib << 20))
+
+
 def refused(tap, data, name, words, status, *parts, **more):
     """The command fails so, with one line that has the parts, and leaves nothing."""
     got, out, err = data(*words, **more)
@@ -270,6 +275,9 @@ def packing(tap, psring, data, directory):
     pack = os.path.join(directory, "made.pack")
     status, out, err = data("pack", plain, "-o", pack)
     tap.ok(status == 0 and "120 + 30 pictures" in out, "a data set is packed", [out, err])
+    few, many = (data("check", plain, "--threads", threads, **more)
+                 for threads, more in (("1", {}), ("64", {"preexec_fn": little_memory(128)})))
+    tap.ok(few[0] == 0 and few == many, "without memory for all the threads that it was told, fewer read it", [str(few), str(many)])
 
     options = {"model": "mlp", "workers": 3, "batch-size": 8, "steps": 9, "threads": 1, "seed": 4, "hash": True, "eval-every": 9,
                "augment": "crop-flip"}
@@ -352,13 +360,14 @@ def larger_than_memory(tap, psring, data, directory):
 
 
 def cifar(tap, data, directory):
-    """The pack of CIFAR-10 is CIFAR-10."""
+    """The pack of CIFAR-10 is CIFAR-10, made in memory for its pixels, 176 MiB, and for one file of
+    them to be unpacked beside these."""
     files = os.path.join(os.environ.get("PSR_TEST_DATA", ""), "cifar-10-batches-bin")
     if not os.path.isdir(files):
         tap.skip("the pack of CIFAR-10 is CIFAR-10", "no " + files)
         return
     pack = os.path.join(directory, "cifar10.pack")
-    packed, checked, plain = data("pack", files, "-o", pack), data("check", pack), data("check", files)
+    packed, checked, plain = data("pack", files, "-o", pack, preexec_fn=little_memory(256)), data("check", pack), data("check", files)
     tap.ok(packed[0] == 0 and checked[0] == 0 and plain[0] == 0 and checked[1].splitlines()[1:] == plain[1].splitlines()[1:]
            and checked[1].split("content ")[1] == plain[1].split("content ")[1], "the pack of CIFAR-10 is CIFAR-10", [checked[1], plain[1]])
 
