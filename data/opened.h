@@ -42,8 +42,10 @@ PSR_MUST_CHECK psr_err psr_content_key(const char *spec, char ret_key[PSR_CONTEN
 bool psr_opened_is_passed(const psr_opened *opened);
 /* Bytes that psr_opened_pack writes. */
 size_t psr_opened_packed_bytes(const psr_opened *opened);
-/* to: zeroed, aligned to 64 bytes. reading: moves meanwhile; may be NULL. CANCELLED. */
-PSR_MUST_CHECK psr_err psr_opened_pack(const psr_opened *opened, psr_reading *reading, void *to);
+/* Moves it to memory that is zeroed and aligned to 64 bytes: pixels that the data sets own go there
+ * piece by piece, so that they are never in memory twice. After it, and after an error, the data
+ * sets can only be freed. reading: moves meanwhile; may be NULL. CANCELLED. */
+PSR_MUST_CHECK psr_err psr_opened_pack(psr_opened *opened, psr_reading *reading, void *to);
 /* The same data set over packed bytes, which are borrowed for its life. The bytes are checked.
  * name: what the data set is called in this process. FORMAT; IO, NOT_FOUND, of a
  * mapped file; NOMEM. The caller owns *ret_opened. */

@@ -11,11 +11,11 @@ psr_err psr_samples_fit(const char *name, uint64_t bytes, const char *right)
         return PSR_OK;
     const uint64_t free_bytes =
         psr_memory_available("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
-    if (bytes <= free_bytes / 2)
+    if (bytes <= free_bytes / 3 * 2)
         return PSR_OK;
     const double gib = 1 << 30;
     return psr_fail(PSR_ERR_USAGE,
-                    "%s: its pixels take %.1f GiB of memory, for a moment twice that, and %.1f GiB "
-                    "are free; %s",
+                    "%s: its pixels take %.1f GiB of memory, for a moment half as much again, and "
+                    "%.1f GiB are free; %s",
                     name, (double)bytes / gib, (double)free_bytes / gib, right);
 }

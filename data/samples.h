@@ -27,8 +27,8 @@ static inline size_t psr_samples_image_bytes(const psr_samples *samples)
     return (size_t)samples->channels * samples->height * samples->width;
 }
 
-/* Whether that many bytes of pixels fit into this host's memory, where they lie twice when they are
- * passed to other processes. USAGE, which opens with the name, says what is free, and ends in what
+/* Whether that many bytes of pixels fit into this host's memory, where what is unpacked may take
+ * half as much again while it grows. USAGE, which opens with the name, says what is free, and ends in what
  * would be right. */
 PSR_MUST_CHECK psr_err psr_samples_fit(const char *name, uint64_t bytes, const char *right);
 

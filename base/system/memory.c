@@ -1,6 +1,9 @@
 #include "base/system/memory.h"
 
 #include <malloc.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 void psr_memory_keep_pages(void)
 {
@@ -17,4 +20,13 @@ void psr_memory_give_back(void)
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
+}
+
+void psr_memory_drop(void *at, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+                    begin = ((uintptr_t)at + page - 1) / page * page,
+                    end = ((uintptr_t)at + bytes) / page * page;
+    if (end > begin)
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }

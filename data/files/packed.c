@@ -3,6 +3,7 @@
  * has them; each at a multiple of 64 bytes. It is never on a disk and never sent between hosts. */
 #include "data/opened.h"
 
+#include "base/system/memory.h"
 #include "data/samples.h"
 
 #include <inttypes.h>
@@ -83,17 +84,23 @@ size_t psr_opened_packed_bytes(const psr_opened *opened)
     return whole_bytes(&head);
 }
 
-/* A piece at a time, since much memory takes long to be filled. */
-static psr_err copy(uint8_t *to, const uint8_t *from, size_t bytes, psr_reading *reading)
+/* A piece at a time, since much memory takes long to be filled. What was copied is given back, so
+ * that no more than a piece is in memory twice. */
+static psr_err move_pixels(const psr_dataset *dataset, size_t bytes, psr_reading *reading,
+                           uint8_t *to)
 {
+    const psr_samples *own = dataset->storage; /* NULL: the pixels are borrowed */
     for (size_t at = 0; at < bytes; at += PSR_READING_BYTES) {
+        const size_t size = bytes - at < PSR_READING_BYTES ? bytes - at : PSR_READING_BYTES;
         PSR_TRY(psr_reading_moved(reading));
-        memcpy(to + at, from + at, bytes - at < PSR_READING_BYTES ? bytes - at : PSR_READING_BYTES);
+        memcpy(to + at, dataset->pixels + at, size);
+        if (own != NULL)
+            psr_memory_drop(own->pixels + at, size);
     }
     return PSR_OK;
 }
 
-psr_err psr_opened_pack(const psr_opened *opened, psr_reading *reading, void *to)
+psr_err psr_opened_pack(psr_opened *opened, psr_reading *reading, void *to)
 {
     packed_head head = head_of(opened);
     uint8_t *at = (uint8_t *)to + aligned(sizeof head);
@@ -105,7 +112,7 @@ psr_err psr_opened_pack(const psr_opened *opened, psr_reading *reading, void *to
         if (dataset->mapped != NULL)
             memcpy(at, psr_mapped_place_of(dataset->mapped), sizeof(psr_mapped_place));
         else
-            PSR_TRY(copy(at, dataset->pixels, pixel_bytes(&head.split[s]), reading));
+            PSR_TRY(move_pixels(dataset, pixel_bytes(&head.split[s]), reading, at));
         at += body_bytes(&head.split[s]);
     }
     return PSR_OK;

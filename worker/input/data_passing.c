@@ -21,23 +21,23 @@
 
 /* ---- the memory ---- */
 
-/* The arena's own mapping is the last one that can write, so it is removed. */
-psr_err psr_sealed_data_make(const psr_opened *opened, psr_reading *reading,
-                             psr_sealed_data *ret_sealed)
+/* All that can fail comes before the move. The arena's own mapping is the last one that can write,
+ * so it is removed. */
+psr_err psr_sealed_data_make(psr_opened *opened, psr_reading *reading, psr_sealed_data *ret_sealed)
 {
     psr_sealed_data sealed = PSR_SEALED_DATA_NONE;
     psr_shared_arena arena = PSR_SHARED_ARENA_NONE;
     size_t bytes = psr_opened_packed_bytes(opened);
     PSR_TRY(psr_shared_arena_new((bytes + sizeof(float) - 1) / sizeof(float), &arena));
-    psr_err err = psr_opened_pack(opened, reading, arena.values);
-    if (err == PSR_OK)
-        err = psr_shared_arena_map(arena.fd, arena.bytes, &sealed.data);
+    psr_err err = psr_shared_arena_map(arena.fd, arena.bytes, &sealed.data);
     if (err == PSR_OK) {
         sealed.bytes = arena.bytes;
         sealed.fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);
         if (sealed.fd < 0)
             err = psr_fail(PSR_ERR_IO, "no descriptor for shared memory: %s", strerror(errno));
     }
+    if (err == PSR_OK)
+        err = psr_opened_pack(opened, reading, arena.values);
     psr_shared_arena_done(&arena);
     if (err != PSR_OK) {
         psr_sealed_data_done(&sealed);

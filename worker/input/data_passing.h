@@ -1,5 +1,5 @@
 /* Passes a data set from the process that has read it to other processes of its user on this host.
- * The data set is copied into sealed memory, and its descriptor is passed over a Unix socket in a
+ * The data set is moved into sealed memory, and its descriptor is passed over a Unix socket in a
  * directory of the run's own (net/sharing/share_wire.h). */
 #ifndef PSR_WORKER_INPUT_DATA_PASSING_H
 #define PSR_WORKER_INPUT_DATA_PASSING_H
@@ -17,9 +17,10 @@ typedef struct psr_sealed_data {
 
 #define PSR_SEALED_DATA_NONE ((psr_sealed_data){.fd = -1})
 
-/* Copies a data set into new memory, which is then sealed: no process can write it. reading: moves
- * meanwhile. UNSUPPORTED, NOMEM, CANCELLED. The caller owns *ret_sealed. */
-PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_reading *reading,
+/* Moves a data set into new memory, which is then sealed: no process can write it. opened can only
+ * be freed then. reading: moves meanwhile. UNSUPPORTED, NOMEM, IO: opened is as it was. CANCELLED:
+ * it can only be freed. The caller owns *ret_sealed. */
+PSR_MUST_CHECK psr_err psr_sealed_data_make(psr_opened *opened, psr_reading *reading,
                                             psr_sealed_data *ret_sealed);
 /* Receives a data set from the process that passes it at path. Waits as long as that process lives
  * and has not passed it yet. NOT_FOUND: no process passes anything there. DENIED: another user's

@@ -57,25 +57,34 @@ static psr_err read_alone(psr_host_data *d)
     return psr_opened_init(d->data, cache_of(d), &d->reading, &d->opened);
 }
 
-/* The data set was read. Other processes may use it too, so this process uses the memory that it
- * passes to them. If the memory cannot be passed, they read the files themselves. */
-static void share(psr_host_data *d, const char *socket)
+static void say_alone(void)
 {
-    psr_opened shared;
+    psr_log(PSR_LOG_INFO, "other workers of this host read the data set themselves: %s",
+            psr_err_detail());
+}
+
+/* The data set was read. Other processes may use it too, so it moves to memory that is passed to
+ * them. If that memory cannot be had or passed, they read the files themselves. */
+static psr_err share(psr_host_data *d, const char *socket)
+{
     psr_err err = psr_sealed_data_make(&d->opened, &d->reading, &d->sealed);
-    if (err == PSR_OK)
-        err = psr_opened_unpack(d->sealed.data, d->sealed.bytes, d->name, &shared);
-    if (err == PSR_OK) {
-        psr_opened_done(&d->opened);
-        psr_memory_give_back();
-        d->opened = shared;
-        err = psr_data_passer_start(socket, &d->sealed, &d->passer);
-    } else {
-        psr_sealed_data_done(&d->sealed);
+    if (err == PSR_ERR_CANCELLED)
+        return err;
+    if (err != PSR_OK) {
+        say_alone();
+        return PSR_OK;
     }
-    if (err != PSR_OK)
-        psr_log(PSR_LOG_INFO, "other workers of this host read the data set themselves: %s",
-                psr_err_detail());
+    psr_opened_done(&d->opened);
+    psr_memory_give_back();
+    err = psr_opened_unpack(d->sealed.data, d->sealed.bytes, d->name, &d->opened);
+    if (err != PSR_OK) { /* no memory, or a mapped file has changed */
+        say_alone();
+        psr_sealed_data_done(&d->sealed);
+        return read_alone(d);
+    }
+    if (psr_data_passer_start(socket, &d->sealed, &d->passer) != PSR_OK)
+        say_alone();
+    return PSR_OK;
 }
 
 /* It is this process's turn: it gets the data set from a process that has read it, or reads it. */
@@ -93,9 +102,7 @@ static psr_err read_in_turn(psr_host_data *d, const char *socket)
         psr_log(PSR_LOG_WARN, "%s", psr_err_detail());
     psr_sealed_data_done(&d->sealed);
     PSR_TRY(read_alone(d));
-    if (psr_opened_is_passed(&d->opened))
-        share(d, socket);
-    return PSR_OK;
+    return psr_opened_is_passed(&d->opened) ? share(d, socket) : PSR_OK;
 }
 
 static psr_err read_in(psr_host_data *d, const psr_socket_directory *directory)

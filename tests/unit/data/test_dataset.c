@@ -737,7 +737,8 @@ static void a_wrong_synthetic_spec_says_what_would_be_right(void **state)
         psr_dataset_open("synthetic:count=400000000,size=1024", PSR_SPLIT_TRAIN, &dataset),
         PSR_ERR_USAGE);
     assert_non_null(strstr(psr_err_detail(), "--data synthetic: its pixels take 1171875.0 GiB of "
-                                             "memory, for a moment twice that, and "));
+                                             "memory, for a moment half as much "
+                                             "again, and "));
     assert_int_equal(read_info("synthetic:"), PSR_OK);
     assert_int_equal(read_info("synthetic-images"), PSR_ERR_NOT_FOUND);
 }

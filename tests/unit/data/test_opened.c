@@ -281,7 +281,9 @@ static void what_was_packed_is_the_same_data_set(void **state)
     assert_non_null(packed);
     memset(packed, 0, size);
     expect_ok(psr_opened_pack(&opened, NULL, packed));
+    psr_opened_done(&opened);
     expect_ok(psr_opened_unpack(packed, size, "here", &again));
+    expect_ok(psr_opened_init(a, NULL, NULL, &opened));
     assert_same(opened.train, again.train);
     assert_same(opened.test, again.test);
     assert_string_equal(again.train->name, "here");

@@ -233,10 +233,115 @@ static void a_socket_of_one_that_has_died_is_no_hindrance(void **state)
     stop(&r);
 }
 
+/* ---- memory ---- */
+
+enum { MANY = 12288, SIDE = 64, PIXEL_BYTES = MANY * SIDE * SIDE };
+
+/* Plain files of zeroes, which take no room on the disk: 48 MiB of training pixels. */
+static void write_large_set(void)
+{
+    static const char *const packed[] = {"train-images-idx3-ubyte.xz",
+                                         "train-labels-idx1-ubyte.xz"};
+    static const uint8_t images[16] = {0, 0, 8, 3,    0, 0, MANY >> 8, 0,
+                                       0, 0, 0, SIDE, 0, 0, 0,         SIDE},
+                         labels[8] = {0, 0, 8, 1, 0, 0, MANY >> 8, 0};
+    for (int i = 0; i < 2; i++)
+        remove_file(files, packed[i]);
+    bytes test = idx_images(20, SIDE, SIDE);
+    write_file(files, "t10k-images-idx3-ubyte", test);
+    bytes_done(&test);
+    write_sparse(files, "train-images-idx3-ubyte", sizeof images + PIXEL_BYTES);
+    write_sparse(files, "train-labels-idx1-ubyte", sizeof labels + MANY);
+    for (long i = 0; i < (long)sizeof images; i++)
+        write_at(files, "train-images-idx3-ubyte", i, images[i]);
+    for (long i = 0; i < (long)sizeof labels; i++)
+        write_at(files, "train-labels-idx1-ubyte", i, labels[i]);
+}
+
+/* A line of a process's account, in bytes. */
+static uint64_t account_of(pid_t process, const char *file, const char *name)
+{
+    char path[64], line[256];
+    unsigned long long kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)process, file);
+    FILE *account = fopen(path, "r");
+    assert_non_null(account);
+    bool found = false;
+    while (!found && fgets(line, sizeof line, account) != NULL)
+        found = strncmp(line, name, strlen(name)) == 0 &&
+                sscanf(line + strlen(name), ": %llu kB", &kib) == 1;
+    fclose(account);
+    assert_true(found);
+    return kib << 10;
+}
+
+/* A worker process: reads or maps the data, looks at every pixel, writes to `told` by how much its
+ * memory had grown at its peak, and lives until `ends` is closed. */
+static void be_a_worker(uint32_t rank, int told, int ends)
+{
+    reader r;
+    char end;
+    uint64_t peak = 0, sum = 0;
+    const uint64_t before = account_of(getpid(), "status", "VmRSS");
+    start(&r, rank, directory.path);
+    const psr_dataset *train = take(&r)->train;
+    for (size_t i = 0; i < PIXEL_BYTES; i++)
+        sum += train->pixels[i];
+    peak = account_of(getpid(), "status", "VmHWM") - before + sum;
+    if (write(told, &peak, sizeof peak) != sizeof peak || read(ends, &end, 1) != 0)
+        _exit(1);
+    stop(&r);
+    _exit(0);
+}
+
+/* The sum of proportional sets counts a page that several map once. If each worker had the pixels,
+ * it would be four times their size. */
+static void they_are_in_the_memory_of_all_workers_once_and_of_the_reader_never_twice(void **state)
+{
+    int told[2], ends[2];
+    pid_t workers[RANKS];
+    uint64_t all = 0;
+    (void)state;
+    write_large_set();
+    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(ends), 0);
+    fflush(stdout);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        workers[r] = fork();
+        if (workers[r] == 0) {
+            close(ends[1]);
+            be_a_worker(r, told[1], ends[0]);
+        }
+        assert_true(workers[r] > 0);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        uint64_t peak = 0;
+        assert_int_equal(read(told[0], &peak, sizeof peak), sizeof peak);
+        assert_in_range(peak, PIXEL_BYTES, PIXEL_BYTES / 2 * 3);
+    }
+    for (uint32_t r = 0; r < RANKS; r++)
+        all += account_of(workers[r], "smaps_rollup", "Pss");
+    assert_in_range(all, PIXEL_BYTES, PIXEL_BYTES / 2 * 3);
+    close(ends[1]);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        int status = -1;
+        assert_int_equal(waitpid(workers[r], &status, 0), workers[r]);
+        assert_int_equal(status, 0);
+    }
+    close(ends[0]);
+    close(told[0]);
+    close(told[1]);
+}
+
 #define SET_UP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void)
+/* With an argument what a sanitizer, which keeps freed memory, would change. */
+int main(int argc, char **argv)
 {
+    (void)argv;
+    const struct CMUnitTest as_built[] = {
+        SET_UP(they_are_in_the_memory_of_all_workers_once_and_of_the_reader_never_twice),
+    };
     const struct CMUnitTest tests[] = {
         SET_UP(one_reads_and_all_map_what_it_has_read),
         SET_UP(nobody_can_write_what_is_shared_not_even_who_has_read_it),
@@ -245,5 +350,6 @@ int main(void)
         SET_UP(who_waits_for_another_says_for_whom_and_reads_when_that_one_dies),
         SET_UP(a_socket_of_one_that_has_died_is_no_hindrance),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return argc > 1 ? cmocka_run_group_tests(as_built, NULL, NULL)
+                    : cmocka_run_group_tests(tests, NULL, NULL);
 }
