@@ -127,7 +127,8 @@ static psr_err read_cifar(const psr_location *location, psr_split split, psr_sam
         .classes = location->files->cifar->classes,
     };
     psr_err err = PSR_OK;
-    PSR_TRY(psr_samples_fit(location->directory, samples.count * psr_samples_image_bytes(&samples),
+    PSR_TRY(psr_samples_fit(location->directory, "pixels",
+                            samples.count * psr_samples_image_bytes(&samples),
                             "free some, or train on a pack (psring data pack), which is mapped"));
     samples.pixels = malloc(samples.count * psr_samples_image_bytes(&samples));
     samples.labels = malloc(samples.count * sizeof *samples.labels);
@@ -144,10 +145,27 @@ static psr_err read_cifar(const psr_location *location, psr_split split, psr_sam
     return PSR_OK;
 }
 
+/* Labels alone: pictures are drawn when they are wanted. */
+static psr_err read_generated(const psr_location *location, psr_split split,
+                              psr_samples *ret_samples)
+{
+    const psr_synthetic *s = &location->synthetic;
+    psr_samples samples = {
+        .count = split == PSR_SPLIT_TRAIN ? s->train_count : s->test_count,
+        .channels = s->channels,
+        .height = s->size,
+        .width = s->size,
+        .classes = s->classes,
+    };
+    PSR_TRY(psr_synthetic_labels(s, split, location->reading, &samples.labels));
+    *ret_samples = samples;
+    return PSR_OK;
+}
+
 static psr_err read_split(const psr_location *location, psr_split split, psr_samples *ret_samples)
 {
     if (location->files == NULL)
-        return psr_synthetic_generate(&location->synthetic, split, location->reading, ret_samples);
+        return read_generated(location, split, ret_samples);
     return location->files->cifar != NULL ? read_cifar(location, split, ret_samples)
                                           : read_idx(location, split, ret_samples);
 }
@@ -163,42 +181,77 @@ static psr_err check_sides(const psr_location *location, uint32_t height, uint32
                     location->directory, height, width, train_height, train_width);
 }
 
-static psr_err channel_constants(const psr_dataset *dataset, uint32_t channel, psr_reading *reading,
-                                 float *ret_mean, float *ret_deviation)
+typedef struct channel_sums {
+    uint64_t sum[3], squares[3];
+} channel_sums;
+
+/* pixels[channels, height, width] */
+static void add_picture(const psr_dataset *dataset, const uint8_t *pixels, channel_sums *sums)
 {
-    size_t plane = (size_t)dataset->height * dataset->width;
-    uint64_t sum = 0, squares = 0;
-    for (uint32_t i = 0; i < dataset->count; i++) {
-        const uint8_t *x = dataset->pixels + ((size_t)i * dataset->channels + channel) * plane;
-        PSR_TRY(psr_reading_moved(reading));
-        if (dataset->mapped != NULL)
-            PSR_TRY(psr_mapped_check(dataset->mapped));
+    for (uint32_t c = 0; c < dataset->channels; c++) {
         /* A row at a time in 32 bits, which hold 1024 * 255^2; the compiler vectorises this. */
-        for (uint32_t y = 0; y < dataset->height; y++, x += dataset->width) {
+        for (uint32_t y = 0; y < dataset->height; y++, pixels += dataset->width) {
             uint32_t row_sum = 0, row_squares = 0;
             for (uint32_t k = 0; k < dataset->width; k++) {
-                row_sum += x[k];
-                row_squares += (uint32_t)x[k] * x[k];
+                row_sum += pixels[k];
+                row_squares += (uint32_t)pixels[k] * pixels[k];
             }
-            sum += row_sum;
-            squares += row_squares;
+            sums->sum[c] += row_sum;
+            sums->squares[c] += row_squares;
         }
     }
-    uint64_t n = (uint64_t)dataset->count * plane;
-    psr_constants_of_sums(n, sum, squares, ret_mean, ret_deviation);
+}
+
+/* How many pictures mean and deviation are computed of. */
+static uint32_t counted_pictures(const psr_dataset *dataset)
+{
+    const uint64_t bytes = (uint64_t)dataset->channels * dataset->height * dataset->width,
+                   most = PSR_SYNTHETIC_CONSTANTS_BYTES / bytes;
+    return psr_synthetic_of(dataset->source) != NULL && most < dataset->count ? (uint32_t)most
+                                                                              : dataset->count;
+}
+
+/* Pictures of these sources have one channel behind the other. */
+static psr_err compute_constants(psr_dataset *dataset, psr_reading *reading)
+{
+    const uint32_t count = counted_pictures(dataset);
+    channel_sums sums = {0};
+    psr_picture_scratch scratch = {0};
+    psr_err err = PSR_OK;
+    for (uint32_t i = 0; i < count && err == PSR_OK; i++) {
+        psr_picture picture = {0};
+        err = psr_reading_moved(reading);
+        if (err == PSR_OK)
+            err = psr_picture_source_get(dataset->source, i, NULL, &scratch, &picture);
+        if (err == PSR_OK)
+            add_picture(dataset, picture.pixels, &sums);
+    }
+    psr_scratch_done(&scratch);
+    PSR_TRY(err);
+    for (uint32_t c = 0; c < dataset->channels; c++)
+        psr_constants_of_sums((uint64_t)count * dataset->height * dataset->width, sums.sum[c],
+                              sums.squares[c], &dataset->mean[c], &dataset->deviation[c]);
     return PSR_OK;
 }
 
+/* train: NULL: they are computed. */
 static psr_err set_constants(psr_dataset *dataset, const psr_dataset *train, psr_reading *reading)
 {
     for (uint32_t c = 0; c < 3; c++) {
         dataset->mean[c] = train != NULL ? train->mean[c] : 0.0f;
         dataset->deviation[c] = train != NULL ? train->deviation[c] : 1.0f;
-        if (train == NULL && c < dataset->channels)
-            PSR_TRY(
-                channel_constants(dataset, c, reading, &dataset->mean[c], &dataset->deviation[c]));
     }
+    if (train == NULL)
+        PSR_TRY(compute_constants(dataset, reading));
+    psr_dataset_copy_constants(dataset);
     return PSR_OK;
+}
+
+static psr_err add_source(const psr_location *location, psr_split split, psr_dataset *dataset)
+{
+    return location->files == NULL ? psr_synthetic_source_new(&location->synthetic, split,
+                                                              dataset->labels, &dataset->source)
+                                   : psr_dataset_add_source(dataset);
 }
 
 /* train: NULL for the train split itself. */
@@ -232,9 +285,9 @@ static psr_err open_split(const psr_location *location, psr_split split, const p
     };
     samples = NULL;
     snprintf(dataset->name, sizeof dataset->name, "%s", location->name);
-    err = set_constants(dataset, train, location->reading);
+    err = add_source(location, split, dataset);
     if (err == PSR_OK)
-        err = psr_dataset_add_source(dataset);
+        err = set_constants(dataset, train, location->reading);
     if (err != PSR_OK)
         goto out;
     *ret_dataset = dataset;
@@ -427,9 +480,14 @@ psr_err psr_dataset_add_source(psr_dataset *dataset)
                 : psr_memory_source_new(dataset->pixels, dataset->labels, dataset->count,
                                         dataset->channels, dataset->height, dataset->width,
                                         dataset->classes, &dataset->source));
+    psr_dataset_copy_constants(dataset);
+    return PSR_OK;
+}
+
+void psr_dataset_copy_constants(psr_dataset *dataset)
+{
     memcpy(dataset->source->mean, dataset->mean, sizeof dataset->mean);
     memcpy(dataset->source->deviation, dataset->deviation, sizeof dataset->deviation);
-    return PSR_OK;
 }
 
 void psr_dataset_free(psr_dataset *dataset)

@@ -1,8 +1,8 @@
-/* Data sets: IDX (MNIST family) and CIFAR-10/100 binary (each plain, .gz or .xz) and generated
- * data, which are unpacked into memory; packs and large plain IDX files, which are mapped and may
- * be larger than memory; and files of pictures, which are decoded as they are wanted. The loader
- * gets pictures from the data set's source (data/source.h). Pixels stay bytes until the loader
- * normalises them. Immutable after opening; any thread. */
+/* Data sets: IDX (MNIST family) and CIFAR-10/100 binary (each plain, .gz or .xz), which are
+ * unpacked into memory; packs and large plain IDX files, which are mapped and may be larger than
+ * memory; files of pictures, which are decoded as they are wanted; and generated data, which are
+ * drawn then. The loader gets pictures from the data set's source (data/source.h). Pixels stay
+ * bytes until the loader normalises them. Immutable after opening; any thread. */
 #ifndef PSR_DATA_DATASET_H
 #define PSR_DATA_DATASET_H
 
@@ -71,8 +71,10 @@ PSR_MUST_CHECK psr_err psr_dataset_of_source(psr_picture_source *source, const c
  * NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_of_pictures(psr_picture_set *set, const char *name,
                                                psr_dataset **ret_train, psr_dataset **ret_test);
-/* Gives a data set over pixels in memory its source. NOMEM. */
+/* Gives a data set over pixels in memory or in a mapped file its source. NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_add_source(psr_dataset *dataset);
+/* Gives its source the data set's mean and deviation. */
+void psr_dataset_copy_constants(psr_dataset *dataset);
 void psr_dataset_free(psr_dataset *dataset);
 
 /* Replaces the constants that were computed from the train split by --mean and --std. Each is ""

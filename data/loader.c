@@ -34,6 +34,15 @@ typedef struct batch_slot {
     char *detail; /* of err; owned */
 } batch_slot;
 
+/* What a thread of the loader works with. */
+typedef struct filler {
+    psr_loader *loader;
+    pthread_t thread;
+    psr_picture_scratch pictures;
+    psr_augment_scratch augment;
+    float *partner; /* [C, S, S]; owned; NULL: nothing is mixed */
+} filler;
+
 struct psr_loader {
     const psr_dataset *dataset;
     psr_loader_options options;
@@ -46,8 +55,8 @@ struct psr_loader {
 
     batch_slot *slots;
     uint32_t slot_count;
-    pthread_t *threads;
-    uint32_t thread_count; /* started so far */
+    filler *fillers;       /* [options.threads] */
+    uint32_t thread_count; /* of them started so far */
 
     pthread_mutex_t plan_lock;
     uint64_t next_ticket;
@@ -117,14 +126,6 @@ out:
     return drawn;
 }
 
-/* What a thread of the loader works with. */
-typedef struct filler {
-    psr_loader *loader;
-    psr_picture_scratch pictures;
-    psr_augment_scratch augment;
-    float *partner; /* [C, S, S]; owned; NULL: nothing is mixed */
-} filler;
-
 /* Gives of a picture what the first step reads. */
 static psr_err get_part(filler *f, const psr_augment_key *key, uint32_t sample,
                         psr_picture *ret_picture, bool *ret_is_part)
@@ -191,15 +192,11 @@ static psr_err fill_slot(filler *f, batch_slot *slot)
 
 static void *thread_main(void *argument)
 {
-    psr_loader *loader = argument;
-    filler f = {.loader = loader};
-    const bool mixes = psr_augment_plan_mixes(&loader->plan);
-    if (mixes)
-        f.partner = malloc(loader->image_floats * sizeof *f.partner);
+    filler *f = argument;
+    psr_loader *loader = f->loader;
     batch_slot *slot;
     while ((slot = draw_ticket(loader)) != NULL) {
-        slot->err = mixes && f.partner == NULL ? psr_fail(PSR_ERR_NOMEM, "no memory to mix images")
-                                               : fill_slot(&f, slot);
+        slot->err = fill_slot(f, slot);
         if (slot->err != PSR_OK)
             slot->detail = strdup(psr_err_detail()); /* details belong to a thread */
         pthread_mutex_lock(&loader->lock);
@@ -207,9 +204,6 @@ static void *thread_main(void *argument)
         pthread_cond_signal(&loader->filled);
         pthread_mutex_unlock(&loader->lock);
     }
-    psr_scratch_done(&f.pictures);
-    psr_augment_scratch_done(&f.augment);
-    free(f.partner);
     return NULL;
 }
 
@@ -233,6 +227,19 @@ static psr_err check_options(const psr_loader_options *options)
     return PSR_OK;
 }
 
+static psr_err allocate_filler(psr_loader *loader, filler *f)
+{
+    const size_t scratch_bytes = loader->dataset->source->scratch_bytes;
+    uint8_t *scratch = NULL;
+    f->loader = loader;
+    if (scratch_bytes > 0)
+        PSR_TRY(psr_scratch_bytes(&f->pictures, scratch_bytes, &scratch));
+    if (!psr_augment_plan_mixes(&loader->plan))
+        return PSR_OK;
+    f->partner = malloc(loader->image_floats * sizeof *f->partner);
+    return f->partner != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to mix images");
+}
+
 static psr_err allocate(psr_loader *loader)
 {
     psr_sampler whole = loader->options.sampler;
@@ -245,12 +252,14 @@ static psr_err allocate(psr_loader *loader)
     loader->batch_floats = most * loader->image_floats;
     loader->slot_count = loader->options.depth + LENT_MAX;
     loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
-    loader->threads = calloc(loader->options.threads, sizeof *loader->threads);
+    loader->fillers = calloc(loader->options.threads, sizeof *loader->fillers);
     loader->order = malloc((sampler->count + 1u) * sizeof *loader->order);
     loader->share = malloc((share + 1u) * sizeof *loader->share);
-    if (loader->slots == NULL || loader->threads == NULL || loader->order == NULL ||
+    if (loader->slots == NULL || loader->fillers == NULL || loader->order == NULL ||
         loader->share == NULL)
         goto no_memory;
+    for (uint32_t i = 0; i < loader->options.threads; i++)
+        PSR_TRY(allocate_filler(loader, &loader->fillers[i]));
     for (uint32_t i = 0; i < loader->slot_count; i++) {
         batch_slot *slot = &loader->slots[i];
         PSR_TRY(psr_arena_new(loader->batch_floats, &slot->images));
@@ -277,9 +286,10 @@ no_memory:
 
 static psr_err start_threads(psr_loader *loader)
 {
-    for (; loader->thread_count < loader->options.threads; loader->thread_count++)
-        PSR_TRY(psr_thread_start("psr-loader", thread_main, loader,
-                                 &loader->threads[loader->thread_count]));
+    for (; loader->thread_count < loader->options.threads; loader->thread_count++) {
+        filler *f = &loader->fillers[loader->thread_count];
+        PSR_TRY(psr_thread_start("psr-loader", thread_main, f, &f->thread));
+    }
     return PSR_OK;
 }
 
@@ -329,7 +339,12 @@ void psr_loader_free(psr_loader *loader)
     pthread_cond_broadcast(&loader->freed);
     pthread_mutex_unlock(&loader->lock);
     for (uint32_t i = 0; i < loader->thread_count; i++)
-        pthread_join(loader->threads[i], NULL);
+        pthread_join(loader->fillers[i].thread, NULL);
+    for (uint32_t i = 0; loader->fillers != NULL && i < loader->options.threads; i++) {
+        psr_scratch_done(&loader->fillers[i].pictures);
+        psr_augment_scratch_done(&loader->fillers[i].augment);
+        free(loader->fillers[i].partner);
+    }
     pthread_cond_destroy(&loader->filled);
     pthread_cond_destroy(&loader->freed);
     pthread_mutex_destroy(&loader->lock);
@@ -343,7 +358,7 @@ void psr_loader_free(psr_loader *loader)
         free(loader->slots[i].detail);
     }
     free(loader->slots);
-    free(loader->threads);
+    free(loader->fillers);
     free(loader->order);
     free(loader->share);
     psr_augmenter_free(loader->augmenter);

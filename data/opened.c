@@ -114,7 +114,7 @@ static psr_err open_resolved(const char *spec, const psr_location *location, con
 
 bool psr_opened_is_passed(const psr_opened *opened)
 {
-    return opened->train->pixels != NULL && opened->test->pixels != NULL;
+    return opened->train->pixels != NULL || psr_synthetic_of(opened->train->source) != NULL;
 }
 
 psr_err psr_opened_init(const char *spec, const char *cache, psr_reading *reading,

@@ -37,8 +37,9 @@ PSR_MUST_CHECK psr_err psr_content_key(const char *spec, char ret_key[PSR_CONTEN
 
 /* ---- in memory that several processes map ---- */
 
-/* Whether it has something to pass on: pixels, or a mapped file's labels, constants and hash, for
- * which the whole file was read. Packs have none of that, nor pictures in files. */
+/* Whether it has something to pass on: pixels, or the labels, constants and hash of a mapped file,
+ * for which the whole file was read, or of generated data, for which pictures were drawn. Packs
+ * have none of that, nor pictures in files. */
 bool psr_opened_is_passed(const psr_opened *opened);
 /* Bytes that psr_opened_pack writes. */
 size_t psr_opened_packed_bytes(const psr_opened *opened);

@@ -5,7 +5,7 @@
 /* Less than this is there on any host that trains. */
 #define ALWAYS_BYTES ((uint64_t)64 << 20)
 
-psr_err psr_samples_fit(const char *name, uint64_t bytes, const char *right)
+psr_err psr_samples_fit(const char *name, const char *what, uint64_t bytes, const char *right)
 {
     if (bytes <= ALWAYS_BYTES)
         return PSR_OK;
@@ -15,7 +15,7 @@ psr_err psr_samples_fit(const char *name, uint64_t bytes, const char *right)
         return PSR_OK;
     const double gib = 1 << 30;
     return psr_fail(PSR_ERR_USAGE,
-                    "%s: its pixels take %.1f GiB of memory, for a moment half as much again, and "
+                    "%s: its %s take %.1f GiB of memory, for a moment half as much again, and "
                     "%.1f GiB are free; %s",
-                    name, (double)bytes / gib, (double)free_bytes / gib, right);
+                    name, what, (double)bytes / gib, (double)free_bytes / gib, right);
 }

@@ -27,10 +27,11 @@ static inline size_t psr_samples_image_bytes(const psr_samples *samples)
     return (size_t)samples->channels * samples->height * samples->width;
 }
 
-/* Whether that many bytes of pixels fit into this host's memory, where what is unpacked may take
- * half as much again while it grows. USAGE, which opens with the name, says what is free, and ends in what
- * would be right. */
-PSR_MUST_CHECK psr_err psr_samples_fit(const char *name, uint64_t bytes, const char *right);
+/* Whether so many bytes fit into this host's memory, where what is unpacked may take half as much
+ * again while it grows. what: "pixels". USAGE, which opens with the name, says what is free, and
+ * ends in what would be right. */
+PSR_MUST_CHECK psr_err psr_samples_fit(const char *name, const char *what, uint64_t bytes,
+                                       const char *right);
 
 static inline void psr_samples_done(psr_samples *samples)
 {

@@ -1,7 +1,8 @@
 /* A source gives the labelled pictures of one split by their number, whatever they lie in: arrays
- * in memory (psr_memory_source_new; IDX, CIFAR and generated data are unpacked into such), a mapped
- * pack (data/pack/pack.h), or files that are decoded one by one. So the loader, the pack's writer
- * and `psring data check` have one way to get a picture, and data may be larger than memory.
+ * in memory (psr_memory_source_new; IDX and CIFAR files are unpacked into such), a mapped pack
+ * (data/pack/pack.h), files that are decoded one by one, or nothing: generated pictures are drawn
+ * when they are wanted (data/synthetic.h). So the loader, the pack's writer and `psring data check`
+ * have one way to get a picture, and data may be larger than memory.
  *
  * Immutable after it was made. Any number of threads may call `picture`, `size` and `stored` at the
  * same time, each with a scratch of its own. What they give depends on the source and the number
@@ -111,6 +112,7 @@ struct psr_picture_source {
     uint32_t count, classes;
     uint32_t channels;      /* of every picture: 1 or 3 */
     uint32_t height, width; /* of every picture; 0, 0: they vary */
+    size_t scratch_bytes;   /* of a scratch that every picture takes; 0: none, or it varies */
     bool scaled;            /* --decode scaled; false: no part is given at a smaller scale */
     const uint32_t *labels; /* [count], below classes; lives as long as the source */
     const char *const *class_names; /* [classes], likewise; NULL: not known */

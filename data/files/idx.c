@@ -110,7 +110,7 @@ static psr_err read_pixels(psr_source *images, psr_samples *samples)
         samples->pixels = (uint8_t *)(uintptr_t)psr_mapped_bytes(samples->mapped);
         return PSR_OK;
     }
-    PSR_TRY(psr_samples_fit(psr_source_path(images), bytes,
+    PSR_TRY(psr_samples_fit(psr_source_path(images), "pixels", bytes,
                             "unpack it: a plain file is mapped, and may be larger than memory"));
     PSR_TRY(psr_source_read_new(images, bytes, HEADER_IMAGES + bytes, &samples->pixels));
     return psr_source_end(images);

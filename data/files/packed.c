@@ -1,10 +1,12 @@
 /* The form of a data set that one process writes and other processes of its host map: a head, and
  * then for each split the labels, and the pixels or, if they are mapped, the place of the file that
- * has them; each at a multiple of 64 bytes. It is never on a disk and never sent between hosts. */
+ * has them, or, if they are generated, nothing; each at a multiple of 64 bytes. It is never on a
+ * disk and never sent between hosts. */
 #include "data/opened.h"
 
 #include "base/system/memory.h"
 #include "data/samples.h"
+#include "data/synthetic.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,12 +15,14 @@
 
 #define ALIGNMENT ((size_t)64)
 
-static const char magic[16] = "psring data 2";
+static const char magic[16] = "psring data 3";
+
+enum { FORM_PIXELS, FORM_MAPPED, FORM_GENERATED, FORMS };
 
 typedef struct packed_split {
     uint32_t count, channels, height, width, classes;
     float mean[3], deviation[3];
-    uint32_t is_mapped; /* 0 or 1 */
+    uint32_t form; /* what stands behind the labels */
 } packed_split;
 
 typedef struct packed_head {
@@ -43,10 +47,18 @@ static size_t pixel_bytes(const packed_split *split)
     return (size_t)split->count * split->channels * split->height * split->width;
 }
 
-/* What stands behind the labels. */
 static size_t body_bytes(const packed_split *split)
 {
-    return aligned(split->is_mapped ? sizeof(psr_mapped_place) : pixel_bytes(split));
+    if (split->form == FORM_GENERATED)
+        return 0;
+    return aligned(split->form == FORM_MAPPED ? sizeof(psr_mapped_place) : pixel_bytes(split));
+}
+
+static uint32_t form_of(const psr_dataset *dataset)
+{
+    if (psr_synthetic_of(dataset->source) != NULL)
+        return FORM_GENERATED;
+    return dataset->mapped != NULL ? FORM_MAPPED : FORM_PIXELS;
 }
 
 static packed_split split_of(const psr_dataset *dataset)
@@ -56,7 +68,7 @@ static packed_split split_of(const psr_dataset *dataset)
                           .height = dataset->height,
                           .width = dataset->width,
                           .classes = dataset->classes,
-                          .is_mapped = dataset->mapped != NULL};
+                          .form = form_of(dataset)};
     memcpy(split.mean, dataset->mean, sizeof split.mean);
     memcpy(split.deviation, dataset->deviation, sizeof split.deviation);
     return split;
@@ -106,14 +118,15 @@ psr_err psr_opened_pack(psr_opened *opened, psr_reading *reading, void *to)
     uint8_t *at = (uint8_t *)to + aligned(sizeof head);
     memcpy(to, &head, sizeof head);
     for (int s = 0; s < 2; s++) {
+        const packed_split *split = &head.split[s];
         const psr_dataset *dataset = s == 0 ? opened->train : opened->test;
         memcpy(at, dataset->labels, dataset->count * sizeof *dataset->labels);
-        at += label_bytes(&head.split[s]);
-        if (dataset->mapped != NULL)
+        at += label_bytes(split);
+        if (split->form == FORM_MAPPED)
             memcpy(at, psr_mapped_place_of(dataset->mapped), sizeof(psr_mapped_place));
-        else
-            PSR_TRY(move_pixels(dataset, pixel_bytes(&head.split[s]), reading, at));
-        at += body_bytes(&head.split[s]);
+        else if (split->form == FORM_PIXELS)
+            PSR_TRY(move_pixels(dataset, pixel_bytes(split), reading, at));
+        at += body_bytes(split);
     }
     return PSR_OK;
 }
@@ -124,7 +137,9 @@ static bool is_possible(const packed_split *split)
 {
     return split->count > 0 && (split->channels == 1 || split->channels == 3) &&
            split->height > 0 && split->height <= PSR_SAMPLES_MAX_SIDE && split->width > 0 &&
-           split->width <= PSR_SAMPLES_MAX_SIDE && split->classes > 0 && split->is_mapped <= 1;
+           split->width <= PSR_SAMPLES_MAX_SIDE && split->classes > 0 &&
+           split->classes <= PSR_SYNTHETIC_MAX_CLASSES && split->form < FORMS &&
+           (split->form != FORM_GENERATED || split->height == split->width);
 }
 
 static bool labels_are_below(const uint32_t *labels, uint32_t count, uint32_t classes)
@@ -152,14 +167,35 @@ static psr_err map_pixels(const packed_split *split, const uint8_t *at, psr_data
     return PSR_OK;
 }
 
-static psr_err unpack_split(const packed_split *split, const uint8_t *at, const char *name,
+static psr_err add_source(const packed_split *split, int s, const uint8_t *body,
+                          psr_dataset *dataset)
+{
+    if (split->form == FORM_GENERATED) {
+        const psr_synthetic synthetic = {.train_count = split->count,
+                                         .test_count = split->count,
+                                         .channels = split->channels,
+                                         .size = split->height,
+                                         .classes = split->classes};
+        PSR_TRY(
+            psr_synthetic_source_new(&synthetic, (uint32_t)s, dataset->labels, &dataset->source));
+        psr_dataset_copy_constants(dataset);
+        return PSR_OK;
+    }
+    if (split->form == FORM_MAPPED)
+        PSR_TRY(map_pixels(split, body, dataset));
+    else
+        dataset->pixels = body;
+    return psr_dataset_add_source(dataset);
+}
+
+/* s: 0 train, 1 test. at: its labels. */
+static psr_err unpack_split(const packed_split *split, int s, const uint8_t *at, const char *name,
                             psr_dataset **ret_dataset)
 {
     psr_dataset *dataset = calloc(1, sizeof *dataset);
     if (dataset == NULL)
         return psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", name);
     *dataset = (psr_dataset){.labels = (const uint32_t *)(const void *)at,
-                             .pixels = at + label_bytes(split),
                              .count = split->count,
                              .channels = split->channels,
                              .height = split->height,
@@ -173,10 +209,8 @@ static psr_err unpack_split(const packed_split *split, const uint8_t *at, const 
         err = psr_fail(PSR_ERR_FORMAT,
                        "--data %s: the data set that another process passed has labels of no class",
                        name);
-    if (err == PSR_OK && split->is_mapped)
-        err = map_pixels(split, at + label_bytes(split), dataset);
     if (err == PSR_OK)
-        err = psr_dataset_add_source(dataset);
+        err = add_source(split, s, at + label_bytes(split), dataset);
     if (err != PSR_OK) {
         psr_dataset_free(dataset);
         return err;
@@ -197,9 +231,9 @@ psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name,
         return psr_fail(PSR_ERR_FORMAT, "--data %s: what another process passed is not a data set",
                         name);
     const uint8_t *at = (const uint8_t *)packed + aligned(sizeof head);
-    PSR_TRY(unpack_split(&head.split[0], at, name, &opened.train));
+    PSR_TRY(unpack_split(&head.split[0], 0, at, name, &opened.train));
     at += label_bytes(&head.split[0]) + body_bytes(&head.split[0]);
-    psr_err err = unpack_split(&head.split[1], at, name, &opened.test);
+    psr_err err = unpack_split(&head.split[1], 1, at, name, &opened.test);
     if (err != PSR_OK) {
         psr_opened_done(&opened);
         return err;

@@ -1,6 +1,8 @@
 #include "tests/unit/data/data_files.h"
 
+#include "base/rng.h"
 #include "data/dataset.h"
+#include "data/samples.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -649,6 +651,68 @@ static void a_known_name_is_looked_for_in_both_places(void **state)
                  "--data: a path of 10 bytes, should be below 5");
 }
 
+/* Picture i of a data set, [channels, height, width], in the scratch. */
+static const uint8_t *picture_of(const psr_dataset *dataset, uint32_t i,
+                                 psr_picture_scratch *scratch)
+{
+    psr_picture picture;
+    assert_int_equal(psr_picture_source_get(dataset->source, i, NULL, scratch, &picture), PSR_OK);
+    assert_int_equal(picture.step, 1);
+    assert_int_equal(picture.row, dataset->width);
+    assert_int_equal(picture.plane, dataset->width * dataset->height);
+    return picture.pixels;
+}
+
+/* By definition (data/synthetic.h): half the pattern's block and half the noise. */
+static uint8_t generated_pixel(const psr_dataset *dataset, uint32_t split, uint32_t i, uint32_t c,
+                               uint32_t y, uint32_t x)
+{
+    enum { LABEL, NOISE, PATTERN };
+    const uint32_t side = dataset->width;
+    uint32_t row = 3, column = 3;
+    while (y < row * side / 4)
+        row--;
+    while (x < column * side / 4)
+        column--;
+    psr_rng_at at = {.purpose = PSR_RNG_SYNTHETIC, .sample = dataset->labels[i], .layer = PATTERN};
+    const uint32_t pattern = psr_rng_word(at, c * 16 + row * 4 + column) & 0xff;
+    at = (psr_rng_at){.purpose = PSR_RNG_SYNTHETIC, .epoch = split, .sample = i, .layer = NOISE};
+    const uint32_t byte = (c * side + y) * side + x;
+    return (uint8_t)((pattern + (psr_rng_word(at, byte / 4) >> byte % 4 * 8 & 0xff)) / 2);
+}
+
+static void generated_pictures_are_drawn_by_their_definition_in_any_order(void **state)
+{
+    (void)state;
+    psr_dataset *split[2];
+    psr_picture_scratch scratch = {0};
+    for (uint32_t side = 1; side < 40; side = 2 * side + 3) {
+        char spec[80];
+        uint64_t element = 0;
+        double sum = 0;
+        snprintf(spec, sizeof spec, "synthetic:count=9,test=5,size=%u,classes=7", side);
+        assert_int_equal(psr_dataset_open_both(spec, &split[0], &split[1]), PSR_OK);
+        for (uint32_t s = 0; s < 2; s++)
+            for (uint32_t n = 0; n < split[s]->count; n++) {
+                const uint32_t i = (n * 2 + 1) % split[s]->count;
+                const uint8_t *pixels = picture_of(split[s], i, &scratch);
+                const psr_rng_at label = {.purpose = PSR_RNG_SYNTHETIC, .epoch = s, .sample = i};
+                element = 0;
+                assert_int_equal(split[s]->labels[i], psr_rng_below(label, &element, 7));
+                for (uint32_t k = 0; k < 3 * side * side; k++) {
+                    assert_int_equal(pixels[k], generated_pixel(split[s], s, i, k / (side * side),
+                                                                k / side % side, k % side));
+                    sum += s == 0 && k < side * side ? pixels[k] : 0;
+                }
+            }
+        assert_float_equal(split[0]->mean[0], sum / 9 / (side * side) / 255, 1e-6);
+        assert_null(split[0]->pixels); /* nothing of them lies in memory */
+        psr_dataset_free(split[0]);
+        psr_dataset_free(split[1]);
+    }
+    psr_scratch_done(&scratch);
+}
+
 static void generated_data_are_the_same_every_time_and_differ_by_split(void **state)
 {
     (void)state;
@@ -661,9 +725,16 @@ static void generated_data_are_the_same_every_time_and_differ_by_split(void **st
     assert_int_equal(test->count, 100);
     assert_int_equal(first->height, 9);
     assert_int_equal(first->width, 9);
-    assert_memory_equal(first->pixels, again->pixels, 200 * 81);
+    psr_picture_scratch scratch[2] = {0};
+    for (uint32_t i = 0; i < 200; i++)
+        assert_memory_equal(picture_of(first, i, &scratch[0]), picture_of(again, i, &scratch[1]),
+                            81);
     assert_memory_equal(first->labels, again->labels, 200 * sizeof(uint32_t));
-    assert_memory_not_equal(first->pixels, test->pixels, 100 * 81);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_memory_not_equal(picture_of(first, i, &scratch[0]), picture_of(test, i, &scratch[1]),
+                                81);
+    psr_scratch_done(&scratch[0]);
+    psr_scratch_done(&scratch[1]);
     assert_true(first->mean[0] == test->mean[0]);
     assert_float_equal(first->mean[0], 0.5, 0.15);
     uint32_t seen[3] = {0};
@@ -688,16 +759,21 @@ static void generated_data_can_be_learnt(void **state)
                      PSR_OK);
     double mean[CLASSES][BYTES] = {0};
     uint32_t count[CLASSES] = {0}, right = 0;
-    for (uint32_t i = 0; i < TRAIN_COUNT; i++, count[train->labels[i - 1]]++)
+    psr_picture_scratch scratch = {0};
+    for (uint32_t i = 0; i < TRAIN_COUNT; i++) {
+        const uint8_t *pixels = picture_of(train, i, &scratch);
+        count[train->labels[i]]++;
         for (uint32_t k = 0; k < BYTES; k++)
-            mean[train->labels[i]][k] += train->pixels[i * BYTES + k];
+            mean[train->labels[i]][k] += pixels[k];
+    }
     for (uint32_t i = 0; i < TEST_COUNT; i++) {
+        const uint8_t *pixels = picture_of(test, i, &scratch);
         double nearest = INFINITY;
         uint32_t guess = 0;
         for (uint32_t c = 0; c < CLASSES; c++) {
             double distance = 0;
             for (uint32_t k = 0; k < BYTES; k++)
-                distance += pow(mean[c][k] / count[c] - test->pixels[i * BYTES + k], 2);
+                distance += pow(mean[c][k] / count[c] - pixels[k], 2);
             if (distance < nearest) {
                 nearest = distance;
                 guess = c;
@@ -706,6 +782,7 @@ static void generated_data_can_be_learnt(void **state)
         right += guess == test->labels[i];
     }
     assert_true(right > TEST_COUNT * 9 / 10);
+    psr_scratch_done(&scratch);
     psr_dataset_free(train);
     psr_dataset_free(test);
 }
@@ -732,15 +809,19 @@ static void a_wrong_synthetic_spec_says_what_would_be_right(void **state)
     assert_fails(read_info("synthetic:size=8,"), PSR_ERR_USAGE,
                  "--data synthetic: ends in a comma, should be "
                  "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]");
-    psr_dataset *dataset = NULL;
-    assert_int_equal(
-        psr_dataset_open("synthetic:count=400000000,size=1024", PSR_SPLIT_TRAIN, &dataset),
-        PSR_ERR_USAGE);
-    assert_non_null(strstr(psr_err_detail(), "--data synthetic: its pixels take 1171875.0 GiB of "
-                                             "memory, for a moment half as much "
-                                             "again, and "));
     assert_int_equal(read_info("synthetic:"), PSR_OK);
     assert_int_equal(read_info("synthetic-images"), PSR_ERR_NOT_FOUND);
+}
+
+static void what_does_not_fit_into_memory_is_refused_with_what_is_free(void **state)
+{
+    (void)state;
+    assert_int_equal(psr_samples_fit("x.gz", "pixels", (uint64_t)1 << 26, "unpack it"), PSR_OK);
+    assert_int_equal(psr_samples_fit("x.gz", "pixels", (uint64_t)1 << 50, "unpack it"),
+                     PSR_ERR_USAGE);
+    assert_non_null(strstr(psr_err_detail(), "x.gz: its pixels take 1048576.0 GiB of memory, for a "
+                                             "moment half as much again, and "));
+    assert_non_null(strstr(psr_err_detail(), " GiB are free; unpack it"));
 }
 
 /* Whatever lies where a data file should be: opening a FIFO would wait for a writer, reading a
@@ -816,8 +897,10 @@ int main(void)
         in_directory(cifar_10_files_that_are_not_whole_are_refused),
         in_directory(cifar_100_labels_are_the_fine_ones),
         in_directory(a_known_name_is_looked_for_in_both_places),
+        in_directory(generated_pictures_are_drawn_by_their_definition_in_any_order),
         in_directory(generated_data_are_the_same_every_time_and_differ_by_split),
         in_directory(generated_data_can_be_learnt),
+        in_directory(what_does_not_fit_into_memory_is_refused_with_what_is_free),
         in_directory(a_wrong_synthetic_spec_says_what_would_be_right),
         in_directory(a_fifo_a_device_and_a_directory_in_the_place_of_a_file_are_refused_by_name),
         in_directory(a_fifo_in_the_place_of_a_cifar_file_is_refused_by_name),

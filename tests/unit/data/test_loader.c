@@ -108,6 +108,7 @@ static void assert_batch(const psr_dataset *dataset, const psr_loader_options *o
         assert_int_equal(psr_augmenter_image(augmenter, &key, &picture, false, &memory, image),
                          PSR_OK);
         psr_augment_scratch_done(&memory);
+        psr_scratch_done(&scratch);
         assert_memory_equal(batch->images + (size_t)i * IMAGE, image, sizeof image);
     }
     psr_augmenter_free(augmenter);

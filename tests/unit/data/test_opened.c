@@ -302,6 +302,43 @@ static void what_was_packed_is_the_same_data_set(void **state)
     free(packed);
 }
 
+/* Labels and constants are passed, for which all of the training pictures were drawn; pictures are
+ * drawn where they are wanted. */
+static void of_generated_data_no_pixels_are_passed(void **state)
+{
+    psr_opened opened, again;
+    (void)state;
+    expect_ok(psr_opened_init("synthetic:count=50,test=7,size=64,classes=3", NULL, NULL, &opened));
+    assert_true(psr_opened_is_passed(&opened));
+    size_t size = psr_opened_packed_bytes(&opened);
+    assert_in_range(size, 1, 2048);
+    uint8_t *packed = aligned_alloc(64, (size + 63) / 64 * 64);
+    assert_non_null(packed);
+    memset(packed, 0, size);
+    expect_ok(psr_opened_pack(&opened, NULL, packed));
+    expect_ok(psr_opened_unpack(packed, size, "synthetic", &again));
+    const psr_dataset *const one[2] = {opened.train, opened.test};
+    const psr_dataset *const other[2] = {again.train, again.test};
+    psr_picture_scratch scratch[2] = {0};
+    for (int s = 0; s < 2; s++) {
+        assert_memory_equal(one[s]->mean, other[s]->mean, sizeof one[s]->mean);
+        assert_memory_equal(one[s]->source->deviation, other[s]->source->deviation,
+                            sizeof one[s]->deviation);
+        for (uint32_t i = 0; i < one[s]->count; i++) {
+            psr_picture a_picture, b_picture;
+            assert_int_equal(one[s]->labels[i], other[s]->labels[i]);
+            expect_ok(psr_picture_source_get(one[s]->source, i, NULL, &scratch[0], &a_picture));
+            expect_ok(psr_picture_source_get(other[s]->source, i, NULL, &scratch[1], &b_picture));
+            assert_memory_equal(a_picture.pixels, b_picture.pixels, 3 * 64 * 64);
+        }
+    }
+    psr_scratch_done(&scratch[0]);
+    psr_scratch_done(&scratch[1]);
+    psr_opened_done(&opened);
+    psr_opened_done(&again);
+    free(packed);
+}
+
 /* An IDX file of zeroes but for one picture, sparse, and so large that it is mapped. */
 enum { LARGE_COUNT = 1030, LARGE_SIDE = 1024, LARGE_MARKED = 1007 };
 
@@ -402,6 +439,7 @@ int main(void)
         SET_UP(a_truncated_file_is_found_though_its_head_is_whole),
         SET_UP(reading_says_that_it_goes_on_and_can_be_ended),
         SET_UP(what_was_packed_is_the_same_data_set),
+        SET_UP(of_generated_data_no_pixels_are_passed),
         SET_UP(large_plain_files_are_mapped_and_their_place_is_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,17 @@ static void statistics_are_averaged_in_double_and_ranks_keep_their_own(void **st
     free(before);
 }
 
-/* One sample at a time, straight from the data set. */
+/* The normalised pixels of a test sample, straight from the data set. */
+static void take_image(uint32_t i, psr_picture_scratch *scratch, float *image)
+{
+    const psr_dataset *test = trainer.test;
+    psr_picture picture;
+    expect_ok(psr_picture_source_get(test->source, i, NULL, scratch, &picture));
+    for (size_t p = 0; p < (size_t)test->channels * test->height * test->width; p++)
+        image[p] = ((float)picture.pixels[p] / 255 - test->mean[0]) / test->deviation[0];
+}
+
+/* One sample at a time. */
 static void count_one_by_one(float *averaged, uint64_t *ret_correct, double *ret_loss)
 {
     const psr_dataset *test = trainer.test;
@@ -64,10 +74,9 @@ static void count_one_by_one(float *averaged, uint64_t *ret_correct, double *ret
     float *image = aligned_alloc(64, (pixels * sizeof *image + 63) / 64 * 64);
     uint64_t correct = 0;
     double loss = 0;
+    psr_picture_scratch scratch = {0};
     for (uint32_t i = 0; i < test->count; i++) {
-        for (size_t p = 0; p < pixels; p++)
-            image[p] =
-                ((float)test->pixels[i * pixels + p] / 255 - test->mean[0]) / test->deviation[0];
+        take_image(i, &scratch, image);
         const psr_batch batch = {
             .images = image, .labels = &test->labels[i], .samples = &i, .count = 1};
         const psr_exec_state on = {.weights = psr_exchange_weights(exchange), .buffers = averaged};
@@ -76,6 +85,7 @@ static void count_one_by_one(float *averaged, uint64_t *ret_correct, double *ret
         correct += result.correct;
         loss += result.loss_sum;
     }
+    psr_scratch_done(&scratch);
     free(image);
     *ret_correct = correct;
     *ret_loss = loss / test->count;
@@ -134,13 +144,12 @@ static void count_views(int count, const double *shares, float *averaged, uint64
     float *image = aligned_alloc(64, (pixels * sizeof *image + 63) / 64 * 64);
     float *view = aligned_alloc(64, (pixels * sizeof *view + 63) / 64 * 64);
     float logits[16];
+    psr_picture_scratch scratch = {0};
     assert_int_equal(test->channels, 1);
     assert_true(net->classes <= 16);
     for (uint32_t i = 0; i < test->count; i++) {
         double mean[16] = {0}, sum = 0;
-        for (size_t p = 0; p < pixels; p++)
-            image[p] =
-                ((float)test->pixels[i * pixels + p] / 255 - test->mean[0]) / test->deviation[0];
+        take_image(i, &scratch, image);
         for (int v = 0; v < count; v++) {
             for (uint32_t y = 0; y < test->height; y++)
                 for (uint32_t x = 0; x < test->width; x++)
@@ -164,6 +173,7 @@ static void count_views(int count, const double *shares, float *averaged, uint64
         *ret_loss += log(sum) - mean[test->labels[i]];
         *ret_correct += right;
     }
+    psr_scratch_done(&scratch);
     free(image);
     free(view);
 }
