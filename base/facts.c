@@ -56,6 +56,7 @@ static void put_facts(psr_fields_writer *w, const psr_facts *facts)
         return;
     psr_fields_put_number(w, "memory_fixed_bytes", facts->memory_fixed_bytes);
     psr_fields_put_number(w, "memory_sample_bytes", facts->memory_sample_bytes);
+    psr_fields_put_number(w, "memory_host_bytes", facts->memory_host_bytes);
     psr_fields_put_number(w, "memory_free_bytes", facts->memory_free_bytes);
 }
 
@@ -108,6 +109,7 @@ static psr_err read_memory(const cJSON *object, psr_facts *facts)
         psr_fields_number(object, "memory_fixed_bytes", MEMORY_MAX, &facts->memory_fixed_bytes));
     PSR_TRY(
         psr_fields_number(object, "memory_sample_bytes", MEMORY_MAX, &facts->memory_sample_bytes));
+    PSR_TRY(psr_fields_number(object, "memory_host_bytes", MEMORY_MAX, &facts->memory_host_bytes));
     return psr_fields_number(object, "memory_free_bytes", MEMORY_MAX, &facts->memory_free_bytes);
 }
 

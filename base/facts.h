@@ -32,10 +32,10 @@ typedef struct psr_facts {
     /* For whoever has only the run's files; nothing is computed from them. Missing ones are read as
      * zero or "". Pixels x on the scale of 0 to 1 become (x - mean) / deviation, by channel. */
     float mean[PSR_FACTS_CHANNELS_MAX], deviation[PSR_FACTS_CHANNELS_MAX];
-    /* What a worker takes of its host's memory, how much each sample of a batch adds to that, and
-     * what its host had when it joined: checked before the start, and not kept in run.json. 0: not
-     * told. */
-    uint64_t memory_fixed_bytes, memory_sample_bytes, memory_free_bytes;
+    /* What a worker takes of its host's memory, how much each sample of a batch adds to that, what
+     * all workers of its host have together (data that lie there once), and what its host had free
+     * before: checked before the start, and not kept in run.json. The first one 0: not told. */
+    uint64_t memory_fixed_bytes, memory_sample_bytes, memory_host_bytes, memory_free_bytes;
     /* --mode nccl, of worker 0: what its GPU and the others' find each other by, as hexadecimal
      * digits */
     char group[PSR_GROUP_TEXT_BYTES];

@@ -41,13 +41,17 @@ static psr_err read_idx(const psr_location *location, psr_split split, psr_sampl
 
 /* Reads the headers of one IDX split, and counts the classes in its labels. */
 static psr_err read_idx_outline(const psr_location *location, psr_split split,
-                                psr_idx_shape *ret_shape, uint32_t *ret_classes)
+                                psr_idx_shape *ret_shape, uint32_t *ret_classes,
+                                uint64_t *ret_memory_bytes)
 {
     psr_source *images = NULL, *labels = NULL;
     PSR_TRY(open_idx(location, split, &images, &labels));
     psr_err err = psr_idx_read_shape(images, labels, ret_shape);
     if (err == PSR_OK)
         err = psr_idx_count_classes(labels, ret_shape->count, ret_classes);
+    if (err == PSR_OK)
+        *ret_memory_bytes = ret_shape->count * (uint64_t)sizeof(uint32_t) +
+                            (psr_idx_is_mapped(images, ret_shape) ? 0 : psr_idx_bytes(ret_shape));
     psr_source_free(images);
     psr_source_free(labels);
     return err;
@@ -505,8 +509,9 @@ static psr_err idx_info(const psr_location *location, psr_dataset_info *info)
 {
     psr_idx_shape train, test;
     uint32_t train_classes = 0, test_classes = 0;
-    PSR_TRY(read_idx_outline(location, PSR_SPLIT_TRAIN, &train, &train_classes));
-    PSR_TRY(read_idx_outline(location, PSR_SPLIT_TEST, &test, &test_classes));
+    uint64_t train_bytes = 0, test_bytes = 0;
+    PSR_TRY(read_idx_outline(location, PSR_SPLIT_TRAIN, &train, &train_classes, &train_bytes));
+    PSR_TRY(read_idx_outline(location, PSR_SPLIT_TEST, &test, &test_classes, &test_bytes));
     PSR_TRY(check_sides(location, test.height, test.width, train.height, train.width));
     info->train_count = train.count;
     info->test_count = test.count;
@@ -514,6 +519,7 @@ static psr_err idx_info(const psr_location *location, psr_dataset_info *info)
     info->height = train.height;
     info->width = train.width;
     info->classes = train_classes > test_classes ? train_classes : test_classes;
+    info->memory_bytes = train_bytes + test_bytes;
     return PSR_OK;
 }
 
@@ -532,6 +538,8 @@ static psr_err cifar_info(const psr_location *location, psr_dataset_info *info)
     info->channels = PSR_CIFAR_CHANNELS;
     info->height = info->width = PSR_CIFAR_SIDE;
     info->classes = location->files->cifar->classes;
+    info->memory_bytes = ((uint64_t)info->train_count + info->test_count) *
+                         (PSR_CIFAR_IMAGE_BYTES + sizeof(uint32_t));
     return PSR_OK;
 }
 
@@ -576,6 +584,7 @@ psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info)
         info.channels = location.synthetic.channels;
         info.height = info.width = location.synthetic.size;
         info.classes = location.synthetic.classes;
+        info.memory_bytes = ((uint64_t)info.train_count + info.test_count) * sizeof(uint32_t);
     } else if (location.files->cifar != NULL) {
         PSR_TRY(cifar_info(&location, &info));
     } else {

@@ -35,6 +35,9 @@ typedef struct psr_dataset {
 typedef struct psr_dataset_info {
     char name[64];
     uint32_t train_count, test_count, channels, height, width, classes; /* as psr_dataset's */
+    /* What lies in memory when it is open, for all processes of a host that share it: pixels and
+     * labels, or labels alone; 0 of packs, whose files are mapped, and of pictures in files */
+    uint64_t memory_bytes;
 } psr_dataset_info;
 
 /* spec is --data: a directory that holds IDX or CIFAR files of one set, which is found by the

@@ -68,6 +68,7 @@ psr_err psr_worker_examine(const char *data, const psr_config *planned, const ch
         psr_fields_put_number(&w, "height", info.height);
         psr_fields_put_number(&w, "width", info.width);
         psr_fields_put_number(&w, "classes", info.classes);
+        psr_fields_put_number(&w, "data_bytes", info.memory_bytes);
         if (planned != NULL)
             put_network(&w, planned, &info);
     }

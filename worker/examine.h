@@ -6,9 +6,10 @@
 #include "base/config/config.h"
 
 /* One line of JSON: {"version":"0.1.0","identity":"onednn 2.6.3 ..","library":"libzmq 4.3.4"} and,
- * for data, "data":"mnist, 60000 + 10000 samples of 1x28x28, 10 classes" or "data_failure":"why
- * not"; for a network on that data "fixed_bytes" and "sample_bytes" of a worker's memory
- * (psr_network_memory_for) or "model_failure". data: as --data; NULL: not asked. planned: the
+ * for data, "data":"mnist, 60000 + 10000 samples of 1x28x28, 10 classes" and "data_bytes", what of
+ * them lies in memory once for all workers, or "data_failure":"why not"; for a network on that data
+ * "fixed_bytes" and "sample_bytes" of a worker's memory (psr_network_memory_for) or
+ * "model_failure". data: as --data; NULL: not asked. planned: the
  * options of a run on it; NULL: no network is asked about. user_directory: as psr_dataset_find's.
  * NOMEM. The caller owns *ret_json: free(). */
 PSR_MUST_CHECK psr_err psr_worker_examine(const char *data, const psr_config *planned,

@@ -175,7 +175,8 @@ static psr_err check_last_stretch(const psr_config *config, uint64_t total)
 
 /* What is played computes nothing, and so needs nothing. A GPU has memory of its own, and says
  * itself what batch would fit. */
-static void find_memory(const psr_config *config, const psr_network *net, psr_facts *facts)
+static void find_memory(const psr_config *config, const psr_network *net,
+                        const psr_dataset_info *info, psr_facts *facts)
 {
     if (config->backend == PSR_BACKEND_PLAYED || psr_config_uses_gpu(config, NULL))
         return;
@@ -184,6 +185,7 @@ static void find_memory(const psr_config *config, const psr_network *net, psr_fa
         psr_memory_available("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
     facts->memory_fixed_bytes = memory.fixed_bytes;
     facts->memory_sample_bytes = memory.sample_bytes;
+    facts->memory_host_bytes = info->memory_bytes;
     facts->memory_free_bytes = available == UINT64_MAX ? 0 : available;
 }
 
@@ -234,7 +236,7 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
         .total_steps = total,
         .parameter_count = w->net->params.count,
     };
-    find_memory(config, w->net, ret_facts);
+    find_memory(config, w->net, &info, ret_facts);
     snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
              psr_backend_identity(psr_config_backend(config)), config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
@@ -309,6 +311,15 @@ static psr_err make_group(char ret_text[PSR_GROUP_TEXT_BYTES])
     return PSR_OK;
 }
 
+/* Data that could not be shared are this worker's own. */
+static void tell_memory(const psr_host_data *data, psr_facts *facts)
+{
+    if (facts->memory_fixed_bytes == 0 || psr_host_data_shared(data) >= 0)
+        return;
+    facts->memory_fixed_bytes += facts->memory_host_bytes;
+    facts->memory_host_bytes = 0;
+}
+
 /* Called by the joining thread until the data have been read. */
 static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
                             size_t *ret_facts_size)
@@ -321,6 +332,7 @@ static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
     PSR_TRY(check_data_unchanged(w->opened, &w->config, &w->facts));
     PSR_TRY(psr_pictures_prepare(w->opened, &w->config, w->is_first));
     w->facts.content = w->opened->content;
+    tell_memory(w->host_data, &w->facts);
     PSR_TRY(tell_constants(w->opened->train, &w->config, &w->facts));
     if (w->is_first && psr_engine_sums_on_gpus(&w->config))
         PSR_TRY(make_group(w->facts.group));

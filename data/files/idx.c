@@ -102,10 +102,20 @@ out:
 }
 
 /* 2^32 * 2^10 * 2^10 bytes at most, so their number cannot overflow. */
-static psr_err read_pixels(psr_source *images, psr_samples *samples)
+uint64_t psr_idx_bytes(const psr_idx_shape *shape)
 {
-    const uint64_t bytes = samples->count * (uint64_t)psr_samples_image_bytes(samples);
-    if (bytes > PSR_SAMPLES_MAPPED_BYTES && psr_source_is_plain_file(images)) {
+    return (uint64_t)shape->count * shape->height * shape->width;
+}
+
+bool psr_idx_is_mapped(const psr_source *images, const psr_idx_shape *shape)
+{
+    return psr_idx_bytes(shape) > PSR_SAMPLES_MAPPED_BYTES && psr_source_is_plain_file(images);
+}
+
+static psr_err read_pixels(psr_source *images, const psr_idx_shape *shape, psr_samples *samples)
+{
+    const uint64_t bytes = psr_idx_bytes(shape);
+    if (psr_idx_is_mapped(images, shape)) {
         PSR_TRY(psr_mapped_open(psr_source_path(images), HEADER_IMAGES, bytes, &samples->mapped));
         samples->pixels = (uint8_t *)(uintptr_t)psr_mapped_bytes(samples->mapped);
         return PSR_OK;
@@ -131,7 +141,7 @@ psr_err psr_idx_read(psr_source *images, psr_source *labels, psr_samples *ret_sa
     psr_err err = read_labels(labels, shape.count, &samples.labels, &samples.classes);
     if (err != PSR_OK)
         goto out;
-    err = read_pixels(images, &samples);
+    err = read_pixels(images, &shape, &samples);
     if (err != PSR_OK)
         goto out;
     *ret_samples = samples;

@@ -7,6 +7,8 @@
 #include "data/samples.h"
 #include "data/files/source.h"
 
+#include <stdbool.h>
+
 typedef struct psr_idx_shape {
     uint32_t count, height, width;
 } psr_idx_shape;
@@ -15,6 +17,10 @@ typedef struct psr_idx_shape {
  * PSR_SAMPLES_MAX_SIDE, or not as many labels as images. */
 PSR_MUST_CHECK psr_err psr_idx_read_shape(psr_source *images, psr_source *labels,
                                           psr_idx_shape *ret_shape);
+
+uint64_t psr_idx_bytes(const psr_idx_shape *shape); /* of all pixels */
+/* Whether psr_idx_read maps them where they lie. */
+bool psr_idx_is_mapped(const psr_source *images, const psr_idx_shape *shape);
 
 /* Counts the classes, which the format does not give: the largest label plus one. labels:
  * positioned behind its header, as psr_idx_read_shape leaves it; it is read to its end. FORMAT:

@@ -18,6 +18,7 @@ typedef struct host_need {
     uint32_t workers, shards;
     uint64_t shard_bytes;               /* of one */
     uint64_t fixed_bytes, sample_bytes; /* of one worker: the largest */
+    uint64_t host_bytes;                /* of all workers together */
     uint64_t free_bytes;                /* 0: not told */
 } host_need;
 
@@ -52,6 +53,7 @@ static host_need need_of(const psr_config *config, const char *host, const psr_v
         need.workers++;
         need.fixed_bytes = larger(need.fixed_bytes, facts->memory_fixed_bytes);
         need.sample_bytes = larger(need.sample_bytes, facts->memory_sample_bytes);
+        need.host_bytes = larger(need.host_bytes, facts->memory_host_bytes);
         need.free_bytes = larger(need.free_bytes, facts->memory_free_bytes);
         parameters = facts->parameter_count; /* the same at all workers */
     }
@@ -69,19 +71,21 @@ static psr_err judge(const psr_config *config, const host_need *need)
 {
     const double worker =
         (double)need->fixed_bytes + (double)config->batch_size * (double)need->sample_bytes;
-    const double of_shards = (double)need->shard_bytes * need->shards,
-                 all = worker * need->workers + of_shards, told = (double)need->free_bytes,
-                 has = fmax(0, told - of_shards);
+    const double apart = (double)need->shard_bytes * need->shards + (double)need->host_bytes,
+                 all = worker * need->workers + apart, told = (double)need->free_bytes,
+                 has = fmax(0, told - apart);
     if (need->free_bytes == 0 || all <= told)
         return PSR_OK;
     const double left = has / need->workers - (double)need->fixed_bytes;
     const uint32_t fewer = (uint32_t)(has / worker),
                    batch = left > 0 ? (uint32_t)(left / (double)need->sample_bytes) : 0;
-    char workers[48] = "", smaller[64] = "", shards[48] = "";
+    char workers[48] = "", smaller[64] = "", shards[48] = "", data[48] = "";
     const bool one = need->workers + need->shards == 1;
     if (need->shards > 0)
         snprintf(shards, sizeof shards, " and %" PRIu32 " shard%s", need->shards,
                  need->shards == 1 ? "" : "s");
+    if (gib((double)need->host_bytes) >= 0.05)
+        snprintf(data, sizeof data, " %.1f GiB of it for data,", gib((double)need->host_bytes));
     if (fewer > 0)
         snprintf(workers, sizeof workers, "give it %" PRIu32 " worker%s, or ", fewer,
                  fewer == 1 ? "" : "s");
@@ -89,10 +93,10 @@ static psr_err judge(const psr_config *config, const host_need *need)
         snprintf(smaller, sizeof smaller, "--batch-size %" PRIu32 " or less, or ", batch);
     return psr_fail(PSR_ERR_USAGE,
                     "%s: %" PRIu32 " worker%s of %s with batches of %" PRIu32
-                    "%s need%s about %.1f GiB of memory, and %.1f GiB are free; %s%s%s"
+                    "%s need%s about %.1f GiB of memory,%s and %.1f GiB are free; %s%s%s"
                     "--no-memory-check starts it all the same",
                     need->name, need->workers, need->workers == 1 ? "" : "s", config->model,
-                    config->batch_size, shards, one ? "s" : "", gib(all), gib(told), workers,
+                    config->batch_size, shards, one ? "s" : "", gib(all), data, gib(told), workers,
                     smaller,
                     fewer == 0 && batch == 0 ? "give a smaller --model or image, or " : "");
 }

@@ -11,10 +11,11 @@
 typedef const psr_facts *psr_facts_of_rank(const void *context, uint32_t rank);
 
 /* Compares each host's workers with what is free there: the most that one of its workers has found,
- * since what another has found later may lack memory that the first one has taken already. Shards
- * on the host count, each with the bytes of psr_memory_of_shard. Hosts whose workers do not tell,
- * and hosts of shards alone, are not judged. USAGE, naming the first host that has too little, what
- * is missing, and how many workers or which --batch-size would fit. */
+ * since what another has found later may lack memory that the first one has taken already. Data
+ * that the workers of a host share count once, and shards on the host, each with the bytes of
+ * psr_memory_of_shard. Hosts whose workers do not tell, and hosts of shards alone, are not judged.
+ * USAGE, naming the first host that has too little, what is missing, and how many workers or which
+ * --batch-size would fit. */
 PSR_MUST_CHECK psr_err psr_memory_fit(const psr_config *config, const psr_view *members,
                                       psr_facts_of_rank *facts_of, const void *context);
 

@@ -56,7 +56,8 @@ static psr_err check_memory(psr_scheduler *scheduler, const psr_view *members)
 {
     PSR_TRY(psr_memory_fit(&scheduler->config, members, facts_of_rank, scheduler));
     psr_facts *first = &psr_scheduler_worker(scheduler, 0)->facts;
-    first->memory_fixed_bytes = first->memory_sample_bytes = first->memory_free_bytes = 0;
+    first->memory_fixed_bytes = first->memory_sample_bytes = first->memory_host_bytes =
+        first->memory_free_bytes = 0;
     return PSR_OK;
 }
 

@@ -51,7 +51,7 @@ class Doctor:
 
     def memory(self):
         facts = json.loads(self.stdout)["hosts"][0]["facts"]
-        return facts["fixed_bytes"], facts["sample_bytes"]
+        return facts["fixed_bytes"], facts["sample_bytes"], facts["data_bytes"]
 
     def why(self):
         return ["$ " + " ".join(self.command), "exit status %d" % self.status] + self.stdout.splitlines() + self.stderr.splitlines()
@@ -80,6 +80,7 @@ def alone(tap, psring, directory):
     sizes = [Doctor(psring, "--data", "synthetic:size=32,count=64,test=8", "--model", "resnet18", "--json", *shape).memory() for shape in shapes]
     tap.ok(sizes[0] == sizes[1] and sizes[2][1] > sizes[0][1] and sizes[3][0] > sizes[0][0] and sizes[4][0] > sizes[0][0]
            and sizes[4][1] == sizes[0][1], "a worker's memory follows --augment's side, --stem, --se and --accumulate", [str(sizes)])
+    tap.ok(all(size[2] == (64 + 8) * 4 for size in sizes), "of generated data only labels lie in memory", [str(sizes)])
     run = Doctor(psring, "--data", "synthetic:channels=3,size=64,count=64,test=8", "--model", "resnet50", "--batch-size", "1000000")
     tap.ok(run.status == 1 and run.says(r"     memory: about [0-9.]+ GiB for each slot, a worker of resnet50 with batches of 1000000") and
            run.says(r"  memory +localhost: a worker of resnet50 with batches of 1000000 takes about .*\n +-> .*--batch-size [0-9]+ or less.*"),

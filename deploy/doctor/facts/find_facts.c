@@ -234,6 +234,7 @@ static void examine_worker(const psr_planned *planned, int within_ms, psr_host_f
     take_text(json, "model_failure", f->model_failure, sizeof f->model_failure);
     take_count(json, "fixed_bytes", &f->fixed_bytes);
     take_count(json, "sample_bytes", &f->sample_bytes);
+    take_count(json, "data_bytes", &f->data_bytes);
     const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "version"));
     if (version == NULL || strcmp(version, PSR_VERSION) != 0)
         snprintf(f->worker_failure, sizeof f->worker_failure,

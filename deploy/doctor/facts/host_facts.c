@@ -38,7 +38,7 @@ static const field fields[] = {
     TEXT(sharing_failure),    TEXT(sockets_failure),
     TEXT(data_content),       TEXT(congestion_allowed),
     TEXT(cuda_devices),       TEXT(cuda_libraries),
-    TEXT(cuda_missing),
+    TEXT(cuda_missing),       COUNT(data_bytes),
 };
 
 #define FIELDS (sizeof fields / sizeof *fields)

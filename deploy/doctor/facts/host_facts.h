@@ -41,6 +41,7 @@ typedef struct psr_host_facts {
     /* a worker's memory for the network in question (model/networks/network_memory.h); 0: not
      * known */
     uint64_t fixed_bytes, sample_bytes;
+    uint64_t data_bytes; /* of data in memory, once for all workers of the host */
     /* why there is no such network for the data; "": there is, or none was asked about */
     char model_failure[512];
     /* processor and memory */

@@ -30,14 +30,22 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
+/* What is left of a host's memory beside the data, which lie there once. */
+static uint64_t beside_data(const psr_host_facts *facts, uint64_t bytes)
+{
+    return bytes > facts->data_bytes ? bytes - facts->data_bytes : 0;
+}
+
 /* Compares with what the network's workers need. If the network is not known, compares with the
  * least that any network needs. */
 void psr_findings_of_memory(const psr_checkup *c, const psr_checkup_host *h, psr_findings *f)
 {
     const psr_host_facts *facts = &h->facts;
     const uint64_t worker = psr_checkup_worker_bytes(c, h),
-                   share = facts->memory_free_bytes / h->host.slots;
-    char right[200];
+                   for_workers = beside_data(facts, facts->memory_free_bytes),
+                   most = beside_data(facts, facts->memory_bytes),
+                   share = for_workers / h->host.slots;
+    char right[200], data[40] = "";
     if (facts->model_failure[0] != '\0')
         psr_findings_add(f, PSR_FINDING_STOPS, "model", h->host.name,
                          "name another --model or image size, or other --data", "%s",
@@ -49,12 +57,14 @@ void psr_findings_of_memory(const psr_checkup *c, const psr_checkup_host *h, psr
                          gib(facts->memory_free_bytes), h->host.slots);
     if (worker <= share)
         return;
-    const bool never = worker > facts->memory_bytes / h->host.slots;
-    advise_memory(c, h, never ? facts->memory_bytes : facts->memory_free_bytes, never, right);
+    const bool never = worker > most / h->host.slots;
+    advise_memory(c, h, never ? most : for_workers, never, right);
+    if (gib(facts->data_bytes) >= 0.05)
+        snprintf(data, sizeof data, ", the data %.1f GiB", gib(facts->data_bytes));
     psr_findings_add(
         f, never ? PSR_FINDING_STOPS : PSR_FINDING_SLOWS, "memory", h->host.name, right,
         "a worker of %s with batches of %" PRIu32 " takes about %.1f GiB, %" PRIu32
-        " slot%s %.1f GiB; of %.1f GiB %.1f are free",
+        " slot%s %.1f GiB%s; of %.1f GiB %.1f are free",
         c->model, c->batch_size, gib(worker), h->host.slots, h->host.slots == 1 ? "" : "s",
-        gib(worker) * h->host.slots, gib(facts->memory_bytes), gib(facts->memory_free_bytes));
+        gib(worker) * h->host.slots, data, gib(facts->memory_bytes), gib(facts->memory_free_bytes));
 }

@@ -29,6 +29,7 @@ static const psr_facts facts = {
     .deviation = {0.5f, 0.3333f, 2},
     .memory_fixed_bytes = 10,
     .memory_sample_bytes = 11,
+    .memory_host_bytes = 12,
     .memory_free_bytes = UINT64_C(1) << 49,
     .processor = "A processor @ 3 GHz",
     .class_names = "T-shirt/top\nkočka\n"};

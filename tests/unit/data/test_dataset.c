@@ -570,6 +570,7 @@ static void cifar_10_files_are_read_in_their_order(void **state)
     assert_int_equal(info.train_count, 50000);
     assert_int_equal(info.test_count, 10000);
     assert_int_equal(info.classes, 10);
+    assert_int_equal(info.memory_bytes, 60000 * (3072 + 4)); /* pixels and labels */
     assert_int_equal(psr_dataset_open(directory, PSR_SPLIT_TRAIN, &train), PSR_OK);
     assert_int_equal(train->count, 50000);
     assert_int_equal(train->labels[0], 0);

@@ -309,6 +309,9 @@ static void of_generated_data_no_pixels_are_passed(void **state)
     psr_opened opened, again;
     (void)state;
     expect_ok(psr_opened_init("synthetic:count=50,test=7,size=64,classes=3", NULL, NULL, &opened));
+    psr_dataset_info info;
+    expect_ok(psr_dataset_info_read("synthetic:count=50,test=7,size=64,classes=3", &info));
+    assert_int_equal(info.memory_bytes, 57 * sizeof(uint32_t));
     assert_true(psr_opened_is_passed(&opened));
     size_t size = psr_opened_packed_bytes(&opened);
     assert_in_range(size, 1, 2048);
@@ -394,7 +397,10 @@ static void large_plain_files_are_mapped_and_their_place_is_passed(void **state)
     psr_picture_scratch scratch = {0};
     char path[300];
     (void)state;
+    psr_dataset_info info;
     write_large_set();
+    expect_ok(psr_dataset_info_read(a, &info));
+    assert_int_equal(info.memory_bytes, 2 * LARGE_COUNT * sizeof(uint32_t)); /* labels alone */
     expect_ok(psr_opened_init(a, NULL, NULL, &opened));
     expect_marked(opened.train);
     expect_marked(opened.test);

@@ -249,6 +249,17 @@ static void memory_is_held_against_the_network_that_would_be_trained(void **stat
                  "16.0 GiB 4.0 are free");
     assert_string_equal(f.items[0].right,
                         "give it 1 slot, or --batch-size 63 or less, or free some");
+    facts->memory_free_bytes = (uint64_t)5 << 30; /* data lie there once, beside all slots */
+    facts->data_bytes = (uint64_t)1 << 30;
+    assert_mended();
+    facts->memory_free_bytes--;
+    assert_alone(
+        PSR_FINDING_SLOWS, "memory", "node2",
+        "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB, the "
+        "data 1.0 GiB; of 16.0 GiB 5.0 are free");
+    assert_string_equal(f.items[0].right,
+                        "give it 1 slot, or --batch-size 63 or less, or free some");
+    facts->data_bytes = 0;
     facts->memory_bytes = facts->memory_free_bytes = (uint64_t)1 << 30;
     assert_alone(PSR_FINDING_STOPS, "memory", "node2",
                  "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of "

@@ -202,6 +202,43 @@ static void a_host_with_too_little_memory_is_refused_with_what_would_fit(void **
     assert_int_equal(f->begun, 0);
 }
 
+/* Workers of 2 GiB each: two and the data that they share take 5. */
+static void data_that_the_workers_of_a_host_share_count_once(void **state)
+{
+    fixture *f = *state;
+    psr_facts facts = needing(1024, 16, 5 * 1024);
+    facts.memory_host_bytes = (uint64_t)1 << 30;
+    set_up_opened(f);
+    join(f, s0, "b");
+    join(f, w0, "a");
+    join(f, w1, "a");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, facts);
+    tell_facts(f, w1, facts);
+    assert_false(f->ended);
+    assert_int_equal(f->begun, 1);
+    assert_int_equal(f->facts.memory_host_bytes, 0); /* not for run.json */
+}
+
+static void and_are_named_where_they_do_not_fit(void **state)
+{
+    fixture *f = *state;
+    psr_facts facts = needing(1024, 16, 5 * 1024 - 1);
+    facts.memory_host_bytes = (uint64_t)1 << 30;
+    set_up_opened(f);
+    join(f, s0, "b");
+    join(f, w0, "a");
+    join(f, w1, "a");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, facts);
+    tell_facts(f, w1, facts);
+    ends(f, PSR_ERR_USAGE,
+         "a: 2 workers of resnet20 with batches of 64 need about 5.0 GiB of memory, 1.0 GiB of it "
+         "for data, and 5.0 GiB are free; give it 1 worker, or --batch-size 63 or less, or "
+         "--no-memory-check starts it all the same");
+    assert_int_equal(f->begun, 0);
+}
+
 /* The workers alone would fit: two of 2 GiB. 10^9 parameters with Adam are 12 GB on one shard, and
  * a window of slices from each worker. */
 static void a_shard_counts_with_its_part_its_optimizer_and_its_queues(void **state)
@@ -402,6 +439,8 @@ int main(void)
         OPENED(another_version_is_refused_by_host_and_both_versions),
         SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
         SET_UP(a_host_with_too_little_memory_is_refused_with_what_would_fit),
+        SET_UP(data_that_the_workers_of_a_host_share_count_once),
+        SET_UP(and_are_named_where_they_do_not_fit),
         SET_UP(a_shard_counts_with_its_part_its_optimizer_and_its_queues),
         SET_UP(each_host_is_judged_by_its_own_workers),
         SET_UP(no_memory_check_starts_what_would_not_fit),
