@@ -7,11 +7,13 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 
 from psring_run import PATIENCE_S, Run, Tap, Workspace
 from test_by_hand import Cluster, listen, options_of
+from test_tensor_norms import TENSORS, read
 
 # 97 samples: in the third step of an epoch only rank 0 has one, and the others' buckets become
 # ready in another order.
@@ -85,8 +87,17 @@ def near(one, other):
     return (one is None) == (other is None) and (one is None or abs(one - other) <= TOLERANCE * abs(other))
 
 
+def compare_norms(tap, name, run, ring, steps):
+    """--tensorboard-norms: of each tensor's weights and gradient."""
+    found, right = ({at: struct.unpack("<f", value)[0] for at, value in read(one).items()} for one in (run, ring))
+    far = ["%s: %s, ring %s" % (at, found.get(at), right[at]) for at in sorted(right) if not near(found.get(at), right[at])]
+    tap.ok(not far and len(found) == len(right) == 2 * len(TENSORS) * steps,
+           name + ": every norm of a tensor is within %g of the ring's" % TOLERANCE, far + ["%d and %d norms" % (len(found), len(right))])
+
+
 def sums(tap, programs, directory, mpirun):
-    for name, more in [("sgd", {}), ("lars", {"optimizer": "lars"}), ("five", {"workers": 5, "batch-size": 8, "optimizer": "adam", "lr": 0.001}),
+    for name, more in [("sgd", {"tensorboard": True, "tensorboard-norms": 4}), ("lars", {"optimizer": "lars"}),
+                       ("five", {"workers": 5, "batch-size": 8, "optimizer": "adam", "lr": 0.001}),
                        ("sync-bn", {"model": "resnet20", "data": "synthetic:count=49,test=40,channels=3,size=16", "steps": 4, "sync-bn": True,
                                     "batch-size": 8, "lr": 0.002, "bucket-size": 65600})]:
         options = dict(OPTIONS, **more)
@@ -102,6 +113,8 @@ def sums(tap, programs, directory, mpirun):
         far = ["%s: %s, ring %s" % (at, found.get(at), right[at]) for at in sorted(right) if not near(found.get(at), right[at])]
         tap.ok(not far and len(found) == len(right) == options["steps"] * options["workers"],
                name + ": every loss is within %g of the ring's" % TOLERANCE, far)
+        if "tensorboard-norms" in more:
+            compare_norms(tap, name, run, ring, options["steps"] // more["tensorboard-norms"])
         by_step = {}
         for line in run.metrics():
             by_step.setdefault(line["step"], set()).add(line["hash"])
