@@ -98,6 +98,7 @@ psr_err psr_backend_begin(psr_backend *backend, const psr_batch *batch, const ps
                           float loss_scale, const psr_exec_hooks *hooks)
 {
     assert(backend->stops != NULL && batch->count <= backend->max_batch);
+    assert(batch->bytes == NULL || backend->class->takes_bytes);
     backend->batch = *batch;
     backend->state = *state;
     backend->passed = 0;
@@ -147,6 +148,7 @@ psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch, const ps
                           psr_pass_result *ret_result)
 {
     assert(backend->stops == NULL && batch->count > 0 && batch->count <= backend->max_batch);
+    assert(batch->bytes == NULL || backend->class->takes_bytes);
     psr_readiness_begin(backend->readiness, hooks);
     PSR_TRY(backend->class->train(backend->self, batch, state, loss_scale, backend->readiness,
                                   ret_result));
@@ -158,6 +160,7 @@ psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch, const ps
                           const psr_exec_hooks *hooks, float *logits, psr_pass_result *ret_result)
 {
     assert(batch->count > 0 && batch->count <= backend->max_batch);
+    assert(batch->bytes == NULL || backend->class->takes_bytes);
     psr_readiness_begin(backend->readiness, hooks);
     PSR_TRY(
         backend->class->infer(backend->self, batch, state, backend->readiness, logits, ret_result));
@@ -189,6 +192,11 @@ float *psr_backend_gradients(psr_backend *backend)
 psr_err psr_backend_zero_gradients(psr_backend *backend)
 {
     return backend->class->zero_gradients(backend->self);
+}
+
+bool psr_backend_takes_bytes(const psr_backend *backend)
+{
+    return backend->class->takes_bytes;
 }
 
 const char *psr_backend_algorithms(const psr_backend *backend)

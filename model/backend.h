@@ -20,6 +20,7 @@
 #define PSR_MODEL_BACKEND_H
 
 #include "base/config/config.h"
+#include "base/arrays/byte_images.h"
 #include "base/arrays/fence.h"
 #include "model/networks/network.h"
 #include "model/norm_sums.h"
@@ -52,13 +53,16 @@ typedef struct psr_second_labels {
 
 /* A batch, borrowed for the call. */
 typedef struct psr_batch {
-    const float *images;     /* x[N,C,H,W], 64-byte aligned */
+    const float *images;     /* x[N,C,H,W], 64-byte aligned; not read where there are bytes */
     const uint32_t *labels;  /* [N], below classes */
     const uint32_t *samples; /* [N]: indices in the data set, for counter-based dropout */
     uint32_t count;          /* N: at most the backend's max_batch; 0: --sync-bn alone */
     uint32_t epoch;
     uint64_t seed;
     const psr_second_labels *second; /* NULL: each sample has one label */
+    /* Of a back end that takes bytes (psr_backend_takes_bytes): it makes the images of them. NULL:
+     * they are floats */
+    const psr_byte_images *bytes;
     /* Of the back end cuda alone, in fp16: by what gradients are multiplied while they go back
      * through the network, a power of two; those that are written are divided by it again. What has
      * overflowed is infinite, or no number. 0: by 1 */
@@ -186,6 +190,10 @@ PSR_MUST_CHECK psr_err psr_backend_held(psr_backend *backend, float *ret_weights
 float *psr_backend_gradients(psr_backend *backend);
 /* They become zeros, for a rank without samples. Nobody sums them. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_backend_zero_gradients(psr_backend *backend);
+
+/* Whether a batch's images may be bytes: what a device makes of them need not be copied to it. The
+ * images, and so all results, are those of the same images as floats, bit by bit. */
+bool psr_backend_takes_bytes(const psr_backend *backend);
 
 /* The algorithms that were chosen, as one line of text for run.json and for the other ranks. "" if
  * there was nothing to choose (no convolutions, or the reference back end). The choice is made in

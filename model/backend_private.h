@@ -40,6 +40,7 @@ typedef struct psr_backend_class {
     psr_err (*held)(void *self, float *ret_weights, float *const *ret_slots);
     float *(*gradients)(void *self);
     psr_err (*zero_gradients)(void *self);
+    bool takes_bytes;
     const char *(*algorithms)(const void *self); /* never NULL */
     const char *(*loops)(const void *self);      /* never NULL */
     const char *(*identity)(void);

@@ -115,6 +115,7 @@ const psr_backend_class psr_backend_class_reference = {
     .advance = advance,
     .stops = stops,
     .infer = infer,
+    .takes_bytes = true,
     .algorithms = algorithms,
     .loops = loops,
     .identity = identity,

@@ -145,4 +145,8 @@ void psr_ref_dropout_forward(const psr_dropout *dropout, const psr_batch *batch,
 void psr_ref_dropout_backward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep,
                               const psr_real *dy, psr_real *dx);
 
+/* The images of a batch of bytes, by their definition (base/arrays/byte_images.h): y[N,C,H,W]. */
+void psr_ref_images_of_bytes(uint32_t N, uint32_t C, uint32_t H, uint32_t W,
+                             const psr_byte_images *x, psr_real *y);
+
 #endif

@@ -207,6 +207,10 @@ static void forward_node(const pass *p, uint32_t i)
     const uint32_t N = p->batch->count;
     const size_t count = sample_size(node) * N;
     psr_real *y = p->reference->values[i];
+    if (node->op == PSR_OP_INPUT && p->batch->bytes != NULL) {
+        psr_ref_images_of_bytes(N, node->channels, node->height, node->width, p->batch->bytes, y);
+        return;
+    }
     if (node->op == PSR_OP_INPUT) {
         for (size_t e = 0; e < count; e++)
             y[e] = p->batch->images[e];

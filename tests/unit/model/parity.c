@@ -84,13 +84,9 @@ psr_backend *backend_of(const setting *s, psr_backend_kind kind, psr_precision p
 /* One training pass and one inference of the first count samples. */
 void passes(const setting *s, outcome *o, uint32_t count)
 {
-    const psr_batch batch = {s->images,
-                             s->labels,
-                             s->samples,
-                             count,
-                             .epoch = 2,
-                             .seed = 5,
-                             .gradient_scale = s->gradient_scale};
+    const psr_batch batch = {
+        s->images,  s->labels, s->samples,        count,
+        .epoch = 2, .seed = 5, .bytes = s->bytes, .gradient_scale = s->gradient_scale};
     memcpy(o->buffers, s->buffers, s->net->buffers.length * sizeof(float));
     const psr_exec_state state = {s->weights, o->gradients, o->buffers};
     expect_ok(

@@ -44,8 +44,9 @@ typedef struct setting {
     uint32_t max_batch;
     float *images, *weights, *buffers;
     uint32_t *labels, *samples;
-    const char *algorithms; /* direct, unless a test says otherwise */
-    float gradient_scale;   /* of a GPU's passes; 0: 1 */
+    const char *algorithms;       /* direct, unless a test says otherwise */
+    float gradient_scale;         /* of a GPU's passes; 0: 1 */
+    const psr_byte_images *bytes; /* borrowed: what is passed instead of images; NULL: these */
 } setting;
 
 typedef struct outcome {
