@@ -25,8 +25,10 @@ typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_LENT } slot_
 enum { LENT_MAX = 2 };
 
 typedef struct batch_slot {
-    psr_loader_batch batch; /* what the consumer gets; its pointers are the three below */
-    float *images;
+    psr_loader_batch batch; /* what the consumer gets; its pointers are those below */
+    float *images;          /* or, in that memory, bytes */
+    psr_byte_image *placed; /* bytes alone, as the next */
+    psr_byte_images bytes;
     uint32_t *labels, *samples, *second_labels; /* the last: NULL without mixing, as shares */
     float *shares;
     slot_state state;
@@ -48,8 +50,9 @@ struct psr_loader {
     psr_loader_options options;
     psr_augment_plan plan;
     psr_augmenter *augmenter;
-    size_t image_floats;
-    size_t batch_floats; /* of a slot's images */
+    bool gives_bytes;
+    size_t image_values; /* of an image: floats or bytes */
+    size_t batch_floats; /* of a slot's memory for images */
     /* the sampler of the epoch that is planned, and of the one that the consumer takes */
     psr_sampler planned, taken;
 
@@ -152,6 +155,18 @@ static psr_err make_image(filler *f, const psr_augment_key *key, float *image, u
     return psr_augmenter_image(f->loader->augmenter, key, &picture, is_part, &f->augment, image);
 }
 
+/* Makes image number i of a slot as bytes. */
+static psr_err make_bytes(filler *f, batch_slot *slot, uint32_t i, const psr_augment_key *key)
+{
+    psr_picture picture;
+    bool is_part = false;
+    PSR_TRY(get_part(f, key, key->sample, &picture, &is_part));
+    slot->labels[i] = f->loader->dataset->labels[key->sample];
+    return psr_augmenter_bytes(f->loader->augmenter, key, &picture, is_part, &f->augment,
+                               (uint8_t *)slot->images + i * f->loader->image_values,
+                               &slot->placed[i]);
+}
+
 /* Mixes image number i of a slot with its partner. */
 static psr_err mix_image(filler *f, batch_slot *slot, uint32_t i, const psr_augment_key *key)
 {
@@ -160,7 +175,7 @@ static psr_err mix_image(filler *f, batch_slot *slot, uint32_t i, const psr_augm
     const psr_mix mix = psr_draw_mix(&loader->plan, key, loader->dataset->count, side);
     const psr_augment_key partner = {.seed = key->seed, .epoch = key->epoch, .sample = mix.partner};
     PSR_TRY(make_image(f, &partner, f->partner, &slot->second_labels[i]));
-    psr_mix_apply(&mix, loader->dataset->channels, side, slot->images + i * loader->image_floats,
+    psr_mix_apply(&mix, loader->dataset->channels, side, slot->images + i * loader->image_values,
                   f->partner);
     slot->shares[i] = mix.share;
     return PSR_OK;
@@ -183,7 +198,10 @@ static psr_err fill_slot(filler *f, batch_slot *slot)
         };
         if (i + 1 < batch->count)
             psr_picture_source_prefetch(loader->dataset->source, slot->samples[i + 1]);
-        PSR_TRY(make_image(f, &key, slot->images + i * loader->image_floats, &slot->labels[i]));
+        if (loader->gives_bytes)
+            PSR_TRY(make_bytes(f, slot, i, &key));
+        else
+            PSR_TRY(make_image(f, &key, slot->images + i * loader->image_values, &slot->labels[i]));
         if (slot->shares != NULL)
             PSR_TRY(mix_image(f, slot, i, &key));
     }
@@ -236,8 +254,26 @@ static psr_err allocate_filler(psr_loader *loader, filler *f)
         PSR_TRY(psr_scratch_bytes(&f->pictures, scratch_bytes, &scratch));
     if (!psr_augment_plan_mixes(&loader->plan))
         return PSR_OK;
-    f->partner = malloc(loader->image_floats * sizeof *f->partner);
+    f->partner = malloc(loader->image_values * sizeof *f->partner);
     return f->partner != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to mix images");
+}
+
+/* A slot's images: floats, or bytes with what is said of each image. */
+static psr_err allocate_images(psr_loader *loader, batch_slot *slot, uint32_t most)
+{
+    PSR_TRY(psr_arena_new(loader->batch_floats, &slot->images));
+    if (!loader->gives_bytes) {
+        slot->batch.images = slot->images;
+        return PSR_OK;
+    }
+    slot->placed = calloc(most + 1u, sizeof *slot->placed);
+    if (slot->placed == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to load batches of %" PRIu32 " images", most);
+    slot->bytes = (psr_byte_images){.bytes = (const uint8_t *)slot->images,
+                                    .images = slot->placed,
+                                    .values = psr_augmenter_values(loader->augmenter)};
+    slot->batch.bytes = &slot->bytes;
+    return PSR_OK;
 }
 
 static psr_err allocate(psr_loader *loader)
@@ -248,8 +284,12 @@ static psr_err allocate(psr_loader *loader)
     uint32_t most = psr_sampler_batch(sampler, loader->options.rank, 0);
     uint32_t share = psr_sampler_share(sampler, loader->options.rank);
     size_t side = psr_augmenter_size(loader->augmenter);
-    loader->image_floats = loader->dataset->channels * side * side;
-    loader->batch_floats = most * loader->image_floats;
+    loader->image_values = loader->dataset->channels * side * side;
+    loader->gives_bytes = loader->options.wants_bytes && !psr_augment_plan_mixes(&loader->plan) &&
+                          psr_augmenter_gives_bytes(loader->augmenter);
+    loader->batch_floats = most * loader->image_values;
+    if (loader->gives_bytes)
+        loader->batch_floats = (loader->batch_floats + sizeof(float) - 1) / sizeof(float);
     loader->slot_count = loader->options.depth + LENT_MAX;
     loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
     loader->fillers = calloc(loader->options.threads, sizeof *loader->fillers);
@@ -262,7 +302,7 @@ static psr_err allocate(psr_loader *loader)
         PSR_TRY(allocate_filler(loader, &loader->fillers[i]));
     for (uint32_t i = 0; i < loader->slot_count; i++) {
         batch_slot *slot = &loader->slots[i];
-        PSR_TRY(psr_arena_new(loader->batch_floats, &slot->images));
+        PSR_TRY(allocate_images(loader, slot, most));
         slot->labels = malloc((most + 1u) * sizeof *slot->labels);
         slot->samples = malloc((most + 1u) * sizeof *slot->samples);
         if (slot->labels == NULL || slot->samples == NULL)
@@ -273,7 +313,6 @@ static psr_err allocate(psr_loader *loader)
             if (slot->second_labels == NULL || slot->shares == NULL)
                 goto no_memory;
         }
-        slot->batch.images = slot->images;
         slot->batch.labels = slot->labels;
         slot->batch.samples = slot->samples;
         slot->batch.second_labels = slot->second_labels;
@@ -351,6 +390,7 @@ void psr_loader_free(psr_loader *loader)
     pthread_mutex_destroy(&loader->plan_lock);
     for (uint32_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
         psr_arena_free(loader->slots[i].images, loader->batch_floats);
+        free(loader->slots[i].placed);
         free(loader->slots[i].labels);
         free(loader->slots[i].samples);
         free(loader->slots[i].second_labels);
@@ -363,6 +403,11 @@ void psr_loader_free(psr_loader *loader)
     free(loader->share);
     psr_augmenter_free(loader->augmenter);
     free(loader);
+}
+
+bool psr_loader_gives_bytes(const psr_loader *loader)
+{
+    return loader->gives_bytes;
 }
 
 psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch)

@@ -20,8 +20,8 @@ typedef struct tap {
 struct psr_augmenter {
     psr_augment_plan plan;
     uint32_t channels, size;
-    tap *rows, *columns; /* of an exact resize; NULL: there is none */
-    float value[3][256]; /* of a byte, per channel */
+    tap *rows, *columns;             /* of an exact resize; NULL: there is none */
+    float value[3][PSR_BYTE_VALUES]; /* of a byte, per channel */
 };
 
 typedef struct frame {
@@ -101,7 +101,7 @@ psr_err psr_augmenter_new(const psr_dataset *dataset, const psr_augment_plan *pl
     augmenter->channels = dataset->channels;
     augmenter->size = size;
     for (uint32_t c = 0; c < dataset->channels; c++)
-        for (int u = 0; u < 256; u++)
+        for (int u = 0; u < PSR_BYTE_VALUES; u++)
             augmenter->value[c][u] = ((float)u / 255.0f - dataset->mean[c]) / dataset->deviation[c];
     psr_err err = is_exact(plan) ? prepare_exact(augmenter, shape) : PSR_OK;
     if (err != PSR_OK) {
@@ -124,6 +124,11 @@ void psr_augmenter_free(psr_augmenter *augmenter)
 uint32_t psr_augmenter_size(const psr_augmenter *augmenter)
 {
     return augmenter->size;
+}
+
+const float *psr_augmenter_values(const psr_augmenter *augmenter)
+{
+    return augmenter->value[0];
 }
 
 /* ---- frames ---- */
@@ -497,31 +502,112 @@ uint32_t psr_augmenter_part_side(const psr_augmenter *augmenter)
     return augmenter->plan.steps[0].as.resized_crop.side;
 }
 
+static passage passage_of(const psr_augmenter *augmenter, const psr_augment_key *key,
+                          const psr_picture *picture, psr_augment_scratch *scratch)
+{
+    assert(picture->channels == augmenter->channels);
+    return (passage){.augmenter = augmenter,
+                     .key = key,
+                     .scratch = scratch,
+                     .frame = {.pixels = {picture->pixels, picture->channels, picture->height,
+                                          picture->width, (ptrdiff_t)picture->plane,
+                                          (ptrdiff_t)picture->row, (ptrdiff_t)picture->step},
+                               .window = psr_picture_window_of(picture->height, picture->width)}};
+}
+
+/* The steps on bytes from number `first` on. */
+static psr_err take_steps(passage *p, uint32_t first, bool is_part)
+{
+    for (uint32_t i = first, done = 0; i < p->augmenter->plan.bytes; i += done)
+        PSR_TRY(take_step(p, i, is_part, &done));
+    return PSR_OK;
+}
+
 psr_err psr_augmenter_image(const psr_augmenter *augmenter, const psr_augment_key *key,
                             const psr_picture *picture, bool is_part, psr_augment_scratch *scratch,
                             float *image)
 {
     const psr_augment_plan *plan = &augmenter->plan;
-    passage p = {.augmenter = augmenter,
-                 .key = key,
-                 .scratch = scratch,
-                 .frame = {.pixels = {picture->pixels, picture->channels, picture->height,
-                                      picture->width, (ptrdiff_t)picture->plane,
-                                      (ptrdiff_t)picture->row, (ptrdiff_t)picture->step},
-                           .window = psr_picture_window_of(picture->height, picture->width)}};
-    assert(picture->channels == augmenter->channels);
+    passage p = passage_of(augmenter, key, picture, scratch);
     /* An exact resize is done while floats are written. */
     const bool exact = is_exact(plan);
     const uint32_t side = exact ? plan->steps[0].as.resize.side : 0;
     const bool resizes = exact && (side != picture->height || side != picture->width);
     if (exact)
         p.frame.window = psr_picture_window_of(side, side);
-    for (uint32_t i = exact, done = 0; i < plan->bytes; i += done)
-        PSR_TRY(take_step(&p, i, is_part, &done));
+    PSR_TRY(take_steps(&p, exact, is_part));
     for (uint32_t c = 0; c < augmenter->channels; c++)
         write_plane(augmenter, &p.frame, c, resizes,
                     image + (size_t)c * augmenter->size * augmenter->size);
     for (uint32_t i = plan->bytes; i < plan->bytes + plan->erasing; i++)
         erase(augmenter, key, &plan->steps[i], image);
+    return PSR_OK;
+}
+
+/* ---- bytes ---- */
+
+bool psr_augmenter_gives_bytes(const psr_augmenter *augmenter)
+{
+    return !is_exact(&augmenter->plan) && augmenter->plan.erasing <= 1;
+}
+
+static void copy_run(uint8_t *restrict out, const uint8_t *restrict from, ptrdiff_t step,
+                     uint32_t count)
+{
+    if (step == 1)
+        memcpy(out, from, count);
+    else
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = from[(ptrdiff_t)i * step];
+}
+
+/* Rows of bytes that lie one after the other are one. */
+static void copy_rows(uint8_t *out, const uint8_t *from, ptrdiff_t row, ptrdiff_t step,
+                      uint32_t height, uint32_t width)
+{
+    if (step == 1 && row == (ptrdiff_t)width) {
+        memcpy(out, from, (size_t)height * width);
+        return;
+    }
+    for (uint32_t y = 0; y < height; y++)
+        copy_run(out + (size_t)y * width, from + (ptrdiff_t)y * row, step, width);
+}
+
+/* What the window shows of the frame, as it lies there: turned around it is later. */
+static psr_byte_image copy_window(const frame *f, uint8_t *bytes)
+{
+    const psr_picture_window *w = &f->window;
+    const psr_pixels *pixels = &f->pixels;
+    if (w->first_row >= w->end_row || w->first_column >= w->end_column)
+        return (psr_byte_image){.mirrored = w->flip};
+    const uint32_t height = w->end_row - w->first_row, width = w->end_column - w->first_column;
+    const int32_t column =
+        psr_picture_window_column(w, w->flip ? w->end_column - 1 : w->first_column);
+    const uint8_t *first = window_row(f, 0, w->first_row) + column * pixels->step;
+    const bool by_pixels = pixels->plane == 1 && pixels->step == (ptrdiff_t)pixels->channels;
+    if (by_pixels)
+        copy_rows(bytes, first, pixels->row, 1, height, width * pixels->channels);
+    for (uint32_t c = 0; c < pixels->channels && !by_pixels; c++)
+        copy_rows(bytes + (size_t)c * height * width, first + (ptrdiff_t)c * pixels->plane,
+                  pixels->row, pixels->step, height, width);
+    return (psr_byte_image){.place = {w->first_row, w->first_column, height, width},
+                            .mirrored = w->flip,
+                            .by_pixels = by_pixels};
+}
+
+psr_err psr_augmenter_bytes(const psr_augmenter *augmenter, const psr_augment_key *key,
+                            const psr_picture *picture, bool is_part, psr_augment_scratch *scratch,
+                            uint8_t *bytes, psr_byte_image *ret_image)
+{
+    const psr_augment_plan *plan = &augmenter->plan;
+    const psr_picture_shape shape = {augmenter->size, augmenter->size};
+    passage p = passage_of(augmenter, key, picture, scratch);
+    psr_box hole;
+    assert(psr_augmenter_gives_bytes(augmenter));
+    PSR_TRY(take_steps(&p, 0, is_part));
+    psr_byte_image image = copy_window(&p.frame, bytes);
+    if (plan->erasing > 0 && psr_draw_hole(key, &plan->steps[plan->bytes], shape, &hole))
+        image.hole = (psr_byte_box){hole.top, hole.left, hole.height, hole.width};
+    *ret_image = image;
     return PSR_OK;
 }

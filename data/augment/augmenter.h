@@ -12,6 +12,7 @@
 #ifndef PSR_DATA_AUGMENT_AUGMENTER_H
 #define PSR_DATA_AUGMENT_AUGMENTER_H
 
+#include "base/arrays/byte_images.h"
 #include "data/augment/draws.h"
 #include "data/augment/resample.h"
 #include "data/dataset.h"
@@ -51,5 +52,21 @@ PSR_MUST_CHECK psr_err psr_augmenter_image(const psr_augmenter *augmenter,
                                            const psr_augment_key *key, const psr_picture *picture,
                                            bool is_part, psr_augment_scratch *scratch,
                                            float *image);
+
+/* Images as bytes: what is left of the list for somebody else to do is crops, flips, one erasing,
+ * and the numbers of bytes. Of a crop the pixels that it leaves out are not given. Whether this
+ * list can be given so: not with an exact resize, whose values are between those of bytes, nor with
+ * two steps that erase. */
+bool psr_augmenter_gives_bytes(const psr_augmenter *augmenter);
+
+/* If so: bytes, [C, S, S] or less, and *ret_image, of which psr_byte_images' definition makes the
+ * floats of psr_augmenter_image bit by bit. NOMEM. */
+PSR_MUST_CHECK psr_err psr_augmenter_bytes(const psr_augmenter *augmenter,
+                                           const psr_augment_key *key, const psr_picture *picture,
+                                           bool is_part, psr_augment_scratch *scratch,
+                                           uint8_t *bytes, psr_byte_image *ret_image);
+
+/* [C, PSR_BYTE_VALUES], borrowed for the augmenter's life. */
+const float *psr_augmenter_values(const psr_augmenter *augmenter);
 
 #endif

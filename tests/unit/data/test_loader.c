@@ -80,18 +80,44 @@ static psr_loader *loader_of(const psr_dataset *dataset, psr_loader_options opti
     return loader;
 }
 
+/* Image number i of a batch, by the augmenter alone. */
+static void assert_image(const psr_augmenter *augmenter, const psr_augment_key *key,
+                         const psr_picture *picture, const psr_loader_batch *batch, uint32_t i)
+{
+    psr_augment_scratch memory = {0};
+    if (batch->bytes != NULL) {
+        uint8_t bytes[IMAGE];
+        psr_byte_image image;
+        assert_int_equal(
+            psr_augmenter_bytes(augmenter, key, picture, false, &memory, bytes, &image), PSR_OK);
+        assert_memory_equal(&batch->bytes->images[i], &image, sizeof image);
+        assert_memory_equal(batch->bytes->bytes + (size_t)i * IMAGE, bytes,
+                            (size_t)3 * image.place.height * image.place.width);
+    } else {
+        float image[IMAGE];
+        assert_int_equal(psr_augmenter_image(augmenter, key, picture, false, &memory, image),
+                         PSR_OK);
+        assert_memory_equal(batch->images + (size_t)i * IMAGE, image, sizeof image);
+    }
+    psr_augment_scratch_done(&memory);
+}
+
 /* What the batch of (epoch, step) must hold, by the sampler and the augmenter alone. */
 static void assert_batch(const psr_dataset *dataset, const psr_loader_options *options,
                          const psr_loader_batch *batch, uint32_t epoch, uint32_t step)
 {
     uint32_t order[COUNT], share[COUNT];
-    float image[IMAGE];
     psr_augmenter *augmenter = NULL;
     assert_int_equal(batch->epoch, epoch);
     assert_int_equal(batch->step, step);
     assert_int_equal(batch->count, psr_sampler_batch(&options->sampler, options->rank, step));
+    assert_true((batch->bytes == NULL) == !options->wants_bytes);
+    assert_true((batch->images == NULL) == options->wants_bytes);
     assert_int_equal((uintptr_t)batch->images % 64, 0);
     assert_int_equal(psr_augmenter_new(dataset, options->plan, &augmenter), PSR_OK);
+    if (batch->bytes != NULL)
+        assert_memory_equal(batch->bytes->values, psr_augmenter_values(augmenter),
+                            3 * PSR_BYTE_VALUES * sizeof(float));
     psr_sampler_order(&options->sampler, epoch, order);
     psr_sampler_select(&options->sampler, order, options->rank, share);
     for (uint32_t i = 0; i < batch->count; i++) {
@@ -104,12 +130,8 @@ static void assert_batch(const psr_dataset *dataset, const psr_loader_options *o
                          PSR_OK);
         const psr_augment_key key = {
             .seed = options->sampler.seed, .epoch = epoch, .sample = sample};
-        psr_augment_scratch memory = {0};
-        assert_int_equal(psr_augmenter_image(augmenter, &key, &picture, false, &memory, image),
-                         PSR_OK);
-        psr_augment_scratch_done(&memory);
+        assert_image(augmenter, &key, &picture, batch, i);
         psr_scratch_done(&scratch);
-        assert_memory_equal(batch->images + (size_t)i * IMAGE, image, sizeof image);
     }
     psr_augmenter_free(augmenter);
 }
@@ -118,9 +140,11 @@ static void batches_are_the_same_with_1_2_4_and_9_threads(void **state)
 {
     const psr_dataset *dataset = dataset_new(state);
     static const uint32_t threads[] = {1, 2, 4, 9};
-    for (int t = 0; t < 4; t++) {
-        psr_loader_options options = options_of(threads[t]);
+    for (int t = 0; t < 8; t++) {
+        psr_loader_options options = options_of(threads[t / 2]);
+        options.wants_bytes = t % 2 == 1;
         psr_loader *loader = loader_of(dataset, options);
+        assert_int_equal(psr_loader_gives_bytes(loader), options.wants_bytes);
         uint32_t steps = psr_sampler_steps(&options.sampler);
         for (uint32_t i = 0; i < 5 * steps; i++) {
             const psr_loader_batch *batch = NULL;
@@ -339,6 +363,27 @@ static void mixed_pictures_do_not_depend_on_the_number_of_workers(void **state)
     psr_loader_free(whole);
 }
 
+static void what_is_mixed_or_resized_exactly_is_given_as_floats(void **state)
+{
+    const psr_dataset *dataset = dataset_new(state);
+    psr_augment_plan plans[2];
+    assert_int_equal(psr_augment_plan_parse("flip,mixup:0.4", 0, &plans[0]), PSR_OK);
+    assert_int_equal(psr_augment_plan_parse("crop-flip", 24, &plans[1]), PSR_OK);
+    for (int i = 0; i < 2; i++) {
+        psr_loader_options options = options_of(1);
+        const psr_loader_batch *batch;
+        options.plan = &plans[i];
+        options.wants_bytes = true;
+        psr_loader *loader = loader_of(dataset, options);
+        assert_false(psr_loader_gives_bytes(loader));
+        assert_int_equal(psr_loader_next(loader, &batch), PSR_OK);
+        assert_null(batch->bytes);
+        assert_non_null(batch->images);
+        psr_loader_return(loader, batch);
+        psr_loader_free(loader);
+    }
+}
+
 /* ---- broken pictures ---- */
 
 /* Samples 5, 6 and 40 are broken. */
@@ -390,6 +435,7 @@ int main(void)
         with_dataset(a_first_step_beyond_the_epoch_is_refused),
         with_dataset(a_broken_picture_ends_the_loading_by_its_name),
         with_dataset(a_list_that_does_not_fit_the_pictures_is_refused),
+        with_dataset(what_is_mixed_or_resized_exactly_is_given_as_floats),
         with_dataset(mixed_pictures_do_not_depend_on_the_number_of_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

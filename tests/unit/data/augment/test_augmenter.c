@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "data/augment/augmenter.h"
+#include "model/reference/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -417,6 +418,109 @@ static void what_is_erased_is_the_mean_colour(void **state)
     psr_augmenter_free(holes);
 }
 
+/* ---- as bytes ---- */
+
+enum { BYTES_SIDE_MAX = 40, BYTES_MAX = 3 * BYTES_SIDE_MAX * BYTES_SIDE_MAX, GUARD = 64 };
+
+static psr_picture planar_picture(const psr_dataset *d, uint32_t sample)
+{
+    const size_t plane = (size_t)d->height * d->width;
+    return (psr_picture){d->pixels + sample * d->channels * plane,
+                         d->channels,
+                         d->height,
+                         d->width,
+                         plane,
+                         d->width,
+                         1};
+}
+
+/* The same numbers in the order in which decoders give them, in static memory. */
+static psr_picture packed_picture(const psr_picture *planar)
+{
+    static uint8_t turned[BYTES_MAX];
+    const uint32_t C = planar->channels, pixels = planar->height * planar->width;
+    for (uint32_t i = 0; i < C * pixels; i++)
+        turned[i % pixels * C + i / pixels] = planar->pixels[i];
+    return (psr_picture){turned, C, planar->height, planar->width, 1, (size_t)C * planar->width, C};
+}
+
+/* Both ways of a picture, and what is written beside. */
+static void assert_same_by_bytes(const psr_augmenter *augmenter, const psr_augment_key *key,
+                                 const psr_picture *picture)
+{
+    static float image[BYTES_MAX], by_bytes[BYTES_MAX];
+    static uint8_t bytes[BYTES_MAX + GUARD];
+    const uint32_t C = picture->channels, side = psr_augmenter_size(augmenter);
+    const size_t size = (size_t)C * side * side;
+    psr_augment_scratch scratch = {0};
+    psr_byte_image placed;
+    memset(bytes, 0xa5, sizeof bytes);
+    assert_int_equal(psr_augmenter_image(augmenter, key, picture, false, &scratch, image), PSR_OK);
+    assert_int_equal(psr_augmenter_bytes(augmenter, key, picture, false, &scratch, bytes, &placed),
+                     PSR_OK);
+    psr_augment_scratch_done(&scratch);
+    assert_true(placed.place.top + placed.place.height <= side);
+    assert_true(placed.place.left + placed.place.width <= side);
+    for (size_t i = (size_t)C * placed.place.height * placed.place.width; i < size + GUARD; i++)
+        assert_int_equal(bytes[i], 0xa5);
+    const psr_byte_images all = {bytes, &placed, psr_augmenter_values(augmenter)};
+    psr_ref_images_of_bytes(1, C, side, side, &all, by_bytes);
+    assert_memory_equal(by_bytes, image, size * sizeof *image);
+}
+
+static void images_as_bytes_are_the_same_images(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        uint32_t channels, height, width;
+    } cases[] = {
+        {"none", 3, 32, 32},
+        {"none", 1, 28, 28},
+        {"crop-flip", 3, 32, 32},
+        {"crop-flip", 1, 28, 28},
+        {"flip:1", 3, 9, 9},
+        {"flip,crop:32:4,flip:0.3", 3, 32, 32},
+        {"crop:20:0,flip", 3, 30, 37},
+        {"crop:32:4:reflect,flip", 3, 32, 32},
+        {"crop:8:40", 3, 7, 7}, /* now and then nothing of the picture is left */
+        {"centre-crop:39,flip", 3, 30, 40},
+        {"crop:32:4,flip,resize:24", 3, 32, 32},
+        {"random-resized-crop:24,flip", 3, 30, 40},
+        {"crop:32:4,colour-jitter:0.4:0.4:0.4:0.1,flip", 3, 32, 32},
+        {"crop:32:4,flip,cutout:12", 3, 32, 32},
+        {"flip,random-erasing:0.6:0.1-0.3", 3, 32, 32},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const psr_dataset *dataset = dataset_of(cases[k].channels, cases[k].height, cases[k].width);
+        psr_augmenter *augmenter = augmenter_of(dataset, cases[k].list, 0);
+        assert_true(psr_augmenter_gives_bytes(augmenter));
+        for (uint32_t i = 0; i < 3 * SAMPLES; i++) {
+            const psr_augment_key key = {.seed = SEED, .epoch = i / SAMPLES, .sample = i % SAMPLES};
+            const psr_picture planar = planar_picture(dataset, key.sample),
+                              packed = packed_picture(&planar);
+            assert_same_by_bytes(augmenter, &key, &planar);
+            assert_same_by_bytes(augmenter, &key, &packed);
+        }
+        psr_augmenter_free(augmenter);
+    }
+}
+
+static void what_is_not_made_of_bytes_is_not_given_as_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        uint32_t size;
+    } cases[] = {{"none", 24}, {"crop-flip", 24}, {"cutout:8,random-erasing", 0}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        psr_augmenter *augmenter =
+            augmenter_of(dataset_of(3, 32, 32), cases[k].list, cases[k].size);
+        assert_false(psr_augmenter_gives_bytes(augmenter));
+        psr_augmenter_free(augmenter);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +538,8 @@ int main(void)
         cmocka_unit_test(the_order_of_a_pictures_bytes_changes_nothing),
         cmocka_unit_test(another_step_changes_nothing_of_what_a_step_draws),
         cmocka_unit_test(what_is_erased_is_the_mean_colour),
+        cmocka_unit_test(images_as_bytes_are_the_same_images),
+        cmocka_unit_test(what_is_not_made_of_bytes_is_not_given_as_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
