@@ -1,7 +1,7 @@
 /* The back end cuda: one GPU, its executables (one per batch size and kind of pass), and a pass as
  * a row of orders to three streams.
  *
- *   coming    the batch, from pinned memory
+ *   coming    the batch, from pinned memory; of bytes the images are made there
  *   computing weights as the pass asks for them, or their updates (update.h), running statistics,
  *             every step; the results
  *   leaving   gradients of buckets (handover.h)
@@ -15,6 +15,7 @@
 #include "model/cuda/device_memory.h"
 #include "model/cuda/executable.h"
 #include "model/cuda/handover.h"
+#include "model/cuda/kernels/launch.h"
 #include "model/cuda/segments.h"
 
 #include <stdio.h>
@@ -249,11 +250,47 @@ typedef struct pass {
     uint32_t done;  /* the nodes whose backward pass is over: from this one on */
 } pass;
 
-static psr_err bring(const cuda *self, psr_cuda_memory to, size_t at, const void *from,
-                     size_t bytes)
+/* at: of the batch's block, which the device has too, and begins with the images. */
+static void *on_device(const cuda *self, size_t at)
+{
+    return (char *)self->memory.at[PSR_CUDA_IMAGES] + at;
+}
+
+static psr_err bring(const cuda *self, size_t at, const void *from, size_t bytes)
 {
     memcpy(self->memory.batch + at, from, bytes);
-    return self->api->copy(self->coming, self->memory.at[to], self->memory.batch + at, bytes);
+    return self->api->copy(self->coming, on_device(self, at), self->memory.batch + at, bytes);
+}
+
+/* A kernel behind the copies makes the floats that would have been copied otherwise. */
+static psr_err bring_bytes(const cuda *self, const psr_batch *batch)
+{
+    const psr_network *net = self->net;
+    const psr_cuda_batch_block *block = &self->memory.block;
+    const psr_cuda_images_of_bytes_args make = {.bytes = on_device(self, block->pixels),
+                                                .images = on_device(self, block->placed),
+                                                .values = on_device(self, block->values),
+                                                .y = on_device(self, block->images),
+                                                .samples = batch->count,
+                                                .channels = net->channels,
+                                                .height = net->height,
+                                                .width = net->width};
+    PSR_TRY(bring(self, block->pixels, batch->bytes->bytes,
+                  (size_t)batch->count * net->channels * net->height * net->width));
+    PSR_TRY(bring(self, block->placed, batch->bytes->images,
+                  batch->count * sizeof *batch->bytes->images));
+    PSR_TRY(bring(self, block->values, batch->bytes->values,
+                  net->channels * PSR_BYTE_VALUES * sizeof(float)));
+    return psr_cuda_kernel_launch(self->api, self->coming, PSR_CUDA_KERNEL_images_of_bytes, &make);
+}
+
+static psr_err bring_images(const cuda *self, const psr_batch *batch)
+{
+    const size_t pixels = (size_t)self->net->channels * self->net->height * self->net->width;
+    if (batch->bytes != NULL)
+        return bring_bytes(self, batch);
+    return bring(self, self->memory.block.images, batch->images,
+                 batch->count * pixels * sizeof(float));
 }
 
 static psr_err bring_batch(const pass *p)
@@ -261,16 +298,13 @@ static psr_err bring_batch(const pass *p)
     const cuda *self = p->self;
     const psr_batch *batch = p->values.batch;
     const psr_cuda_batch_block *block = &self->memory.block;
-    const size_t pixels = (size_t)self->net->channels * self->net->height * self->net->width,
-                 words = batch->count * sizeof(uint32_t);
-    PSR_TRY(bring(self, PSR_CUDA_IMAGES, block->images, batch->images,
-                  batch->count * pixels * sizeof(float)));
-    PSR_TRY(bring(self, PSR_CUDA_LABELS, block->labels, batch->labels, words));
-    PSR_TRY(bring(self, PSR_CUDA_SAMPLES, block->samples, batch->samples, words));
+    const size_t words = batch->count * sizeof(uint32_t);
+    PSR_TRY(bring_images(self, batch));
+    PSR_TRY(bring(self, block->labels, batch->labels, words));
+    PSR_TRY(bring(self, block->samples, batch->samples, words));
     if (batch->second != NULL) {
-        PSR_TRY(bring(self, PSR_CUDA_SECOND_LABELS, block->second_labels, batch->second->labels,
-                      words));
-        PSR_TRY(bring(self, PSR_CUDA_SHARES, block->shares, batch->second->shares, words));
+        PSR_TRY(bring(self, block->second_labels, batch->second->labels, words));
+        PSR_TRY(bring(self, block->shares, batch->second->shares, words));
     }
     PSR_TRY(self->api->event_record(self->came, self->coming));
     return self->api->stream_wait(self->computing, self->came);
@@ -536,6 +570,7 @@ const psr_backend_class psr_backend_class_cuda = {
     .held = cuda_held,
     .gradients = cuda_gradients,
     .zero_gradients = cuda_zero_gradients,
+    .takes_bytes = true,
     .algorithms = no_text,
     .loops = no_text,
     .identity = cuda_identity,

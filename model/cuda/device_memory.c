@@ -20,6 +20,9 @@ static psr_cuda_batch_block block_of(const psr_network *net, uint32_t samples)
     block.second_labels = take(&block.bytes, samples * sizeof(uint32_t));
     block.shares = take(&block.bytes, samples * sizeof(float));
     block.samples = take(&block.bytes, samples * sizeof(uint32_t));
+    block.pixels = take(&block.bytes, samples * pixels);
+    block.placed = take(&block.bytes, samples * sizeof(psr_byte_image));
+    block.values = take(&block.bytes, net->channels * PSR_BYTE_VALUES * sizeof(float));
     return block;
 }
 

@@ -11,7 +11,9 @@
 
 /* What of the batch lies where in a block of max_batch samples. */
 typedef struct psr_cuda_batch_block {
-    size_t images, labels, second_labels, shares, samples, bytes;
+    size_t images, labels, second_labels, shares, samples;
+    size_t pixels, placed, values; /* images that come as bytes: the three of psr_byte_images */
+    size_t bytes;
 } psr_cuda_batch_block;
 
 typedef struct psr_cuda_device_memory {

@@ -1,5 +1,6 @@
 /* All kernels as one text: for nvcc, and for the emulation. */
 #include "model/cuda/kernels/arena.cu"
+#include "model/cuda/kernels/bytes.cu"
 #include "model/cuda/kernels/channels.cu"
 #include "model/cuda/kernels/dropout.cu"
 #include "model/cuda/kernels/elements.cu"

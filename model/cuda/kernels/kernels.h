@@ -12,9 +12,12 @@
 #ifndef PSR_MODEL_CUDA_KERNELS_H
 #define PSR_MODEL_CUDA_KERNELS_H
 
+#include "base/arrays/byte_images.h"
+
 #include <stdint.h>
 
 #define PSR_CUDA_KERNELS(K)                                                                        \
+    K(images_of_bytes) /* a batch of bytes as floats, base/arrays/byte_images.h */                 \
     K(image)           /* y = x, another layout and type; further channels become zero */          \
     K(filter)          /* w as a graph reads it, from the arena */                                 \
     K(filter_gradient) /* dw into the arena, as a graph wrote it */                                \
@@ -41,6 +44,14 @@
 typedef enum psr_cuda_kernel {
     PSR_CUDA_KERNELS(PSR_CUDA_KERNEL_NAME) PSR_CUDA_KERNEL_COUNT
 } psr_cuda_kernel;
+
+typedef struct psr_cuda_images_of_bytes_args {
+    const uint8_t *bytes;         /* those of a sample begin where its y does */
+    const psr_byte_image *images; /* [samples] */
+    const float *values;          /* [channels,PSR_BYTE_VALUES] */
+    float *y;                     /* plain [samples,channels,height,width] */
+    uint32_t samples, channels, height, width;
+} psr_cuda_images_of_bytes_args;
 
 typedef struct psr_cuda_image_args {
     const float *x; /* plain [samples,channels,height,width] */

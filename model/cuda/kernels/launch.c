@@ -55,6 +55,10 @@ static uint64_t plane(uint32_t height, uint32_t width)
 static uint64_t blocks_of(psr_cuda_kernel kernel, const any_arguments *a)
 {
     switch (kernel) {
+    case PSR_CUDA_KERNEL_images_of_bytes: /* a pixel a thread */
+        return parts(a->images_of_bytes.samples *
+                         plane(a->images_of_bytes.height, a->images_of_bytes.width),
+                     THREADS);
     case PSR_CUDA_KERNEL_image:
         return tiles(a->image.samples, a->image.channels_wide,
                      plane(a->image.height, a->image.width));

@@ -40,7 +40,13 @@ static size_t times(size_t a, size_t b, size_t c, size_t d)
 #define DROPPED TYPED(times(a->count, a->channels, a->height, a->width))
 #define NORMED TYPED(a->rows * a->channels)
 
+#define BYTE_IMAGES times(a->samples, a->channels, a->height, a->width)
+
 #define POINTERS(P)                                                                                \
+    P(images_of_bytes, bytes, BYTE_IMAGES)                                                         \
+    P(images_of_bytes, images, a->samples * sizeof(psr_byte_image))                                \
+    P(images_of_bytes, values, FLOATS((size_t)a->channels *PSR_BYTE_VALUES))                       \
+    P(images_of_bytes, y, FLOATS(BYTE_IMAGES))                                                     \
     P(image, x, IMAGE_PLAIN)                                                                       \
     P(image, y, IMAGE_WIDE)                                                                        \
     P(filter, w, FILTER_PLAIN)                                                                     \

@@ -27,6 +27,7 @@ PSR_CUDA_KERNELS(BODY)
 static bool without_barriers(psr_cuda_kernel kernel)
 {
     switch (kernel) {
+    case PSR_CUDA_KERNEL_images_of_bytes:
     case PSR_CUDA_KERNEL_cast:
     case PSR_CUDA_KERNEL_dropout:
     case PSR_CUDA_KERNEL_gate:

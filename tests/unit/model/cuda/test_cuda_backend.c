@@ -4,6 +4,7 @@
  * test_backend.c's. */
 #include "model/backend.h"
 #include "model/cuda/api.h"
+#include "model/reference/ops.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -12,6 +13,7 @@
 
 #include "tests/emulator/cuda/emulator.h"
 #include "tests/unit/expect.h"
+#include "tests/unit/model/byte_batch.h"
 #include "tests/unit/model/parity.h"
 
 static const tolerance fp32 = {2e-4, 2e-4}, bf16 = {2e-2, 0.25}, none = {0, 0};
@@ -200,6 +202,83 @@ static void numbers_are_the_same_in_every_order_of_the_streams(void **state)
     setting_done(&s);
 }
 
+/* ---- images as bytes ---- */
+
+/* A table that counts what is copied. */
+static psr_cuda_api counting;
+static size_t copied_bytes;
+
+static psr_err copy(psr_cuda_stream *stream, void *to, const void *from, size_t bytes)
+{
+    copied_bytes += bytes;
+    return psr_emulator()->copy(stream, to, from, bytes);
+}
+
+static size_t copied_by(const setting *s, outcome *o)
+{
+    copied_bytes = 0;
+    passes(s, o, s->max_batch);
+    return copied_bytes;
+}
+
+/* net is consumed. In the second passes of a back end, which are recorded, too. */
+static void compare_bytes(psr_network *net, psr_precision precision)
+{
+    enum { BATCH = 5 };
+    setting s = setting_of(net, BATCH), given = s;
+    const size_t size = (size_t)BATCH * net->channels * net->height * net->width;
+    byte_batch b = byte_batch_new(3, BATCH, net->channels, net->height, net->width);
+    psr_ref_images_of_bytes(BATCH, net->channels, net->height, net->width, &b.of, s.images);
+    given.images = NULL;
+    given.bytes = &b.of;
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        use_streams(seed % 2 == 0 ? PSR_EMULATOR_LAZY : PSR_EMULATOR_THREADS, seed);
+        outcome floats = outcome_of(&s, PSR_BACKEND_CUDA, precision, 1, BATCH);
+        outcome bytes = outcome_of(&given, PSR_BACKEND_CUDA, precision, 1, BATCH);
+        assert_same_bits(&s, &bytes, &floats);
+        const size_t of_floats = copied_by(&s, &floats), of_bytes = copied_by(&given, &bytes);
+        assert_same_bits(&s, &bytes, &floats);
+        /* of two passes: a quarter, what is said of each image, and what bytes mean */
+        assert_int_equal(of_floats - of_bytes,
+                         2 * (3 * size - BATCH * sizeof(psr_byte_image) -
+                              net->channels * PSR_BYTE_VALUES * sizeof(float)));
+        outcome_done(&floats);
+        outcome_done(&bytes);
+    }
+    use_streams(PSR_EMULATOR_THREADS, 0);
+    byte_batch_spoil(&b, BATCH, net->channels);
+    setting_done(&s);
+}
+
+static void images_of_bytes_are_those_of_floats_and_a_quarter_is_copied(void **state)
+{
+    (void)state;
+    counting = *psr_emulator();
+    counting.copy = copy;
+    psr_cuda_offer(&counting);
+    compare_bytes(named("mlp", 1, 8, PSR_SHORTCUT_A), PSR_PRECISION_FP32);
+    compare_bytes(convolutions(3, 20, 5, 2, 2), PSR_PRECISION_BF16);
+    compare_bytes(convolutions(3, 20, 5, 2, 2), PSR_PRECISION_FP16);
+    psr_cuda_offer(psr_emulator());
+}
+
+static void the_reference_takes_bytes_too(void **state)
+{
+    (void)state;
+    setting s = setting_of(norm_alone(3), 4), given = s;
+    byte_batch b = byte_batch_new(4, 4, s.net->channels, s.net->height, s.net->width);
+    psr_ref_images_of_bytes(4, s.net->channels, s.net->height, s.net->width, &b.of, s.images);
+    given.images = NULL;
+    given.bytes = &b.of;
+    outcome floats = outcome_of(&s, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, 4);
+    outcome bytes = outcome_of(&given, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, 4);
+    assert_same_bits(&s, &bytes, &floats);
+    outcome_done(&floats);
+    outcome_done(&bytes);
+    byte_batch_spoil(&b, 4, s.net->channels);
+    setting_done(&s);
+}
+
 /* ---- memory and devices ---- */
 
 static psr_err try_new(const setting *s, uint32_t device, psr_precision precision)
@@ -314,6 +393,8 @@ int main(void)
         cmocka_unit_test(a_gradient_that_overflows_is_not_finite),
         cmocka_unit_test(activations_that_overflow_leave_statistics_as_they_were),
         cmocka_unit_test(numbers_are_the_same_in_every_order_of_the_streams),
+        cmocka_unit_test(images_of_bytes_are_those_of_floats_and_a_quarter_is_copied),
+        cmocka_unit_test(the_reference_takes_bytes_too),
         cmocka_unit_test(the_batch_that_would_fit_is_named),
         cmocka_unit_test(what_it_cannot_do_is_refused),
         cmocka_unit_test(a_device_that_fails_ends_the_pass_and_its_fences),

@@ -6,6 +6,7 @@
 #include "model/loss.h"
 #include "model/reference/ops.h"
 
+#include "tests/unit/model/byte_batch.h"
 #include "tests/unit/model/cuda/kernel_orders.h"
 
 /* ---- value by value ---- */
@@ -116,6 +117,29 @@ static void an_image_is_laid_out_by_channels(void **state)
         PLAY(image, &args,
              SAME(y, as_type(turned(x, s.batch, s.channels, pixels, s.wide, pixels), type, count),
                   count * type_bytes(type)));
+    }
+}
+
+static void images_are_made_of_bytes_as_the_reference_does(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < SHAPES; i++) {
+        const turned_shape s = shapes[i];
+        const size_t count = (size_t)s.batch * s.channels * s.height * s.width;
+        byte_batch b = byte_batch_new(i, s.batch, s.channels, s.height, s.width);
+        float *y = room(count * sizeof *y), *expected = room(count * sizeof *expected);
+        psr_ref_images_of_bytes(s.batch, s.channels, s.height, s.width, &b.of, expected);
+        const psr_cuda_images_of_bytes_args args = {
+            copy_of(b.bytes, b.size),
+            copy_of(b.images, s.batch * sizeof *b.images),
+            copy_of(b.values, s.channels * PSR_BYTE_VALUES * sizeof *b.values),
+            y,
+            s.batch,
+            s.channels,
+            s.height,
+            s.width};
+        byte_batch_spoil(&b, s.batch, s.channels);
+        PLAY(images_of_bytes, &args, SAME(y, expected, count * sizeof *y));
     }
 }
 
@@ -310,6 +334,7 @@ int main(void)
         KERNEL_TEST(a_cast_rounds_every_half_as_the_cpu),
         KERNEL_TEST(an_addition_rounds_once),
         KERNEL_TEST(an_image_is_laid_out_by_channels),
+        KERNEL_TEST(images_are_made_of_bytes_as_the_reference_does),
         KERNEL_TEST(a_filter_and_its_gradient_are_laid_out_by_channels),
         KERNEL_TEST(rows_are_flat_and_an_image_again),
         KERNEL_TEST(the_loss_is_the_cpus),

@@ -2,9 +2,9 @@
  * an inference, whose weights and images are overwritten as soon as they may be; or inferences
  * between which the back end updates its weights itself, whose sums are) is made with one call of
  * stream_wait, event_record or a synchronize left out, under lazy streams and up to 50 seeds: one
- * of them has to give other numbers, or fail. The first pass orders each step, the second records,
- * and later ones run what was recorded (segments.h). Each run is a child of its own, so it may end
- * in any way. */
+ * of them has to give other numbers, or fail. Images come as floats and as bytes in turn. The first
+ * pass orders each step, the second records, and later ones run what was recorded (segments.h).
+ * Each run is a child of its own, so it may end in any way. */
 #include "model/backend.h"
 #include "model/cuda/api.h"
 
@@ -18,6 +18,7 @@
 
 #include "tests/emulator/cuda/emulator.h"
 #include "tests/unit/expect.h"
+#include "tests/unit/model/byte_batch.h"
 #include "tests/unit/model/parity.h"
 
 #define SEEDS 50
@@ -105,7 +106,7 @@ static size_t pixels(void)
     return BATCH * (size_t)s.net->channels * s.net->height * s.net->width;
 }
 
-/* Others in each pass. The caller spoils them. */
+/* Others in each pass. */
 static float *images_of(uint32_t pass)
 {
     float *images = floats(pixels());
@@ -121,19 +122,45 @@ static void spoil(float *values, size_t count)
     free(values);
 }
 
+/* The images of a pass: floats, or in every second pass bytes. */
+typedef struct given_images {
+    float *floats; /* NULL: bytes */
+    byte_batch bytes;
+} given_images;
+
+static void give_images(uint32_t pass, given_images *given, psr_batch *batch)
+{
+    *given = (given_images){.floats = pass % 2 == 0 ? images_of(pass) : NULL};
+    if (given->floats == NULL) {
+        given->bytes = byte_batch_new(pass, BATCH, s.net->channels, s.net->height, s.net->width);
+        batch->bytes = &given->bytes.of;
+    }
+    batch->images = given->floats;
+}
+
+static void spoil_images(given_images *given)
+{
+    if (given->floats != NULL)
+        spoil(given->floats, pixels());
+    else
+        byte_batch_spoil(&given->bytes, BATCH, s.net->channels);
+}
+
 static psr_err train(psr_backend *backend, uint32_t pass, float *buffers, float *gradients,
                      outputs *out)
 {
-    float *images = images_of(pass), *weights = floats(s.net->params.length);
+    float *weights = floats(s.net->params.length);
+    given_images given;
     reported r = {0};
     const psr_exec_hooks hooks = {&r, want, be_ready, progress, layer};
     psr_pass_result result;
     for (size_t i = 0; i < s.net->params.length; i++)
         weights[i] = s.weights[i] * (1 + 0.25f * (float)pass);
-    const psr_batch batch = {images, s.labels, s.samples, BATCH, .epoch = pass, .seed = 5};
+    psr_batch batch = {NULL, s.labels, s.samples, BATCH, .epoch = pass, .seed = 5};
+    give_images(pass, &given, &batch);
     const psr_exec_state state = {weights, gradients, buffers};
     const psr_err err = psr_backend_train(backend, &batch, &state, 1.0f / BATCH, &hooks, &result);
-    spoil(images, pixels());
+    spoil_images(&given);
     spoil(weights, s.net->params.length);
     PSR_TRY(err);
     if (r.ready != s.buckets.count)
@@ -146,12 +173,14 @@ static psr_err train(psr_backend *backend, uint32_t pass, float *buffers, float 
 
 static psr_err infer(psr_backend *backend, uint32_t pass, float *buffers, outputs *out)
 {
-    float *images = images_of(pass), *logits = floats((size_t)BATCH * s.net->classes);
-    const psr_batch batch = {images, s.labels, s.samples, BATCH, .epoch = 0, .seed = 5};
+    float *logits = floats((size_t)BATCH * s.net->classes);
+    given_images given;
+    psr_batch batch = {NULL, s.labels, s.samples, BATCH, .epoch = 0, .seed = 5};
+    give_images(pass, &given, &batch);
     const psr_exec_state state = {s.weights, NULL, buffers};
     psr_pass_result result;
     const psr_err err = psr_backend_infer(backend, &batch, &state, NULL, logits, &result);
-    spoil(images, pixels());
+    spoil_images(&given);
     put(out, logits, (size_t)BATCH * s.net->classes * sizeof *logits);
     free(logits);
     return err;

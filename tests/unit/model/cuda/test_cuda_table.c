@@ -106,7 +106,7 @@ static void a_device_is_opened_with_its_kernels_and_told_by_what_its_bits_depend
     assert_int_equal(count, 2);
     assert_ok(api->device_open(1, &other));
     assert_true(was_said("cudaSetDevice 1\ncudaLibraryLoadData played-code options 0\n"
-                         "cudaFuncGetAttributes psr_kernel_image\n"));
+                         "cudaFuncGetAttributes psr_kernel_images_of_bytes\n"));
     assert_ok(api->device_facts(other, &facts));
     assert_string_equal(facts.name, "Played B");
     assert_string_equal(facts.identity, "cuda 13.0 cudnn 9.19.0 sm_100 Played B");
