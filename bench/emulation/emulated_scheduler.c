@@ -74,10 +74,10 @@ static psr_err on_restore(void *context)
     return play->restore != NULL ? play->restore(play->context) : PSR_OK;
 }
 
-static psr_err on_started(void *context, const char *algorithms, const char *loops)
+static psr_err on_started(void *context, const psr_computing *computing)
 {
     const psr_emulation_play *play = &((const psr_emulation *)context)->options.play;
-    (void)algorithms, (void)loops;
+    (void)computing;
     if (play->started != NULL)
         play->started(play->context);
     return PSR_OK;

@@ -6,7 +6,6 @@
 #include "ps/roster.h"
 #include "ps/scheduler/about.h"
 #include "ps/scheduler/metrics/metrics_file.h"
-#include "ps/scheduler/scheduler.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -42,9 +41,8 @@ struct psr_rundir {
     const char *series, *command; /* borrowed */
     bool there;
     psr_facts facts;
-    char algorithms[PSR_OPTION_TEXT_MAX]; /* as worker 0 chose them, in full */
-    char loops[PSR_SCHEDULER_LOOPS_MAX];  /* what it computes by reference loops */
-    char *roster_json, *resumed_from;     /* owned */
+    psr_computing computing;          /* zeros until it is known */
+    char *roster_json, *resumed_from; /* owned */
     char started[40], ended[40];
     cJSON *outcome;           /* owned */
     uint64_t link_bits_per_s; /* 0: not measured */
@@ -177,6 +175,21 @@ static cJSON *describe_links(const psr_rundir *rundir)
     return NULL;
 }
 
+/* What is "" is left out. */
+static bool add_computing(cJSON *run, const psr_computing *computing)
+{
+    const struct {
+        const char *name, *text;
+    } fields[] = {{"algorithms", computing->algorithms},
+                  {"loops", computing->loops},
+                  {"input", computing->input}};
+    bool whole = true;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].text[0] != '\0')
+            whole = whole && cJSON_AddStringToObject(run, fields[i].name, fields[i].text) != NULL;
+    return whole;
+}
+
 static bool fill_run(const psr_rundir *rundir, cJSON *run)
 {
     char *config = NULL, *facts = NULL;
@@ -195,10 +208,8 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
         whole = whole && add(run, "measured_links", describe_links(rundir));
     if (rundir->metrics_url[0] != '\0')
         whole = whole && cJSON_AddStringToObject(run, "metrics_url", rundir->metrics_url) != NULL;
-    if (rundir->algorithms[0] != '\0')
-        whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms) != NULL;
-    if (rundir->loops[0] != '\0')
-        whole = whole && cJSON_AddStringToObject(run, "loops", rundir->loops) != NULL;
+    if (!add_computing(run, &rundir->computing))
+        whole = false;
     if (rundir->resumed_from != NULL)
         whole = whole && cJSON_AddStringToObject(run, "resumed_from", rundir->resumed_from) != NULL;
     if (rundir->ended[0])
@@ -390,13 +401,12 @@ const char *psr_rundir_path(const psr_rundir *rundir)
     return rundir->config.out;
 }
 
-psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms, const char *loops)
+psr_err psr_rundir_computing(psr_rundir *rundir, const psr_computing *computing)
 {
-    snprintf(rundir->loops, sizeof rundir->loops, "%s", loops);
-    snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);
+    rundir->computing = *computing;
     /* timing again could choose other algorithms */
     if (strcmp(rundir->config.algorithms, "timed") == 0)
-        strcpy(rundir->config.algorithms, rundir->algorithms);
+        strcpy(rundir->config.algorithms, computing->algorithms);
     return write_run(rundir);
 }
 

@@ -9,6 +9,7 @@
 #include "base/facts.h"
 #include "net/message.h"
 #include "ps/scheduler/metrics/metrics_line.h"
+#include "ps/scheduler/scheduler.h"
 
 typedef struct psr_rundir psr_rundir;
 
@@ -40,10 +41,9 @@ const char *psr_rundir_path(const psr_rundir *rundir);
  * run. Does nothing if they are there already. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_mode(psr_rundir *rundir, const psr_config *config);
 
-/* Writes what worker 0's back end chose, in full, into run.json; a choice by timing also into its
- * configuration, so that --config repeats it. loops: what it computes by reference loops, or "". */
-PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms,
-                                             const char *loops);
+/* Writes what worker 0 says of its back end into run.json; a choice by timing also into its
+ * configuration, so that --config repeats it. */
+PSR_MUST_CHECK psr_err psr_rundir_computing(psr_rundir *rundir, const psr_computing *computing);
 
 /* One line of metrics.jsonl (ps/scheduler/metrics/metrics_file.h). IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line);

@@ -23,6 +23,15 @@ typedef struct psr_scheduler psr_scheduler;
 
 /* Bytes of the line about reference loops, the final zero too; a longer one breaks the protocol. */
 #define PSR_SCHEDULER_LOOPS_MAX 512
+#define PSR_SCHEDULER_INPUT_MAX 8
+
+/* What worker 0 says of its back end when it is ready. All of it is printable. */
+typedef struct psr_computing {
+    char algorithms[sizeof((psr_config *)0)->algorithms]; /* its choices, in full */
+    char loops[PSR_SCHEDULER_LOOPS_MAX]; /* what it computes by reference loops; "": nothing */
+    /* "bytes" or "floats": as what images go to it; "": it takes floats alone */
+    char input[PSR_SCHEDULER_INPUT_MAX];
+} psr_computing;
 
 /* What the driver decides about a run once all have joined. */
 typedef struct psr_beginning {
@@ -78,9 +87,8 @@ typedef struct psr_scheduler_events {
     void (*change_answered)(void *context, psr_err status, const char *line);
     /* After WELCOME of a resumed run: sends the checkpoint's pieces (RESTORE). */
     psr_err (*restore)(void *context);
-    /* All have been told START. algorithms: rank 0's choices, in full. loops: one printable line,
-     * what rank 0's back end computes by reference loops; "" when there is none. */
-    psr_err (*started)(void *context, const char *algorithms, const char *loops);
+    /* All have been told START. */
+    psr_err (*started)(void *context, const psr_computing *computing);
     psr_err (*metrics)(void *context, const psr_metrics_line *line);
     /* --tensorboard-norms: a line of worker 0 with norms of tensors (worker/norm_lines.h), of the
      * step of its next line of metrics. */

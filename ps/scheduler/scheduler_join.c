@@ -124,42 +124,65 @@ psr_err psr_scheduler_welcomed(void *context)
 
 /* ---- READY and START ---- */
 
-/* Rank 0's READY: {"algorithms": "...", "loops": "..."}. */
-static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *message)
+static psr_err read_algorithms(const cJSON *object, const psr_message *message,
+                               psr_computing *computing)
 {
-    if (message->payload_bytes == 0)
-        return PSR_OK;
-    psr_err err = PSR_OK;
-    cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "algorithms"));
     psr_config config;
     psr_config_defaults(&config);
     if (text == NULL || psr_config_set(&config, "algorithms", text) != PSR_OK)
-        err = psr_violation(message, "its field algorithms is not a choice of algorithms");
-    else
-        strcpy(scheduler->algorithms, text);
+        return psr_violation(message, "its field algorithms is not a choice of algorithms");
+    strcpy(computing->algorithms, text);
+    return PSR_OK;
+}
+
+static psr_err read_loops(const cJSON *object, const psr_message *message, psr_computing *computing)
+{
     const char *loops = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "loops"));
-    if (err == PSR_OK && loops != NULL) {
-        const size_t length = strlen(loops);
-        if (length >= sizeof scheduler->loops || !psr_is_printable(loops, length))
-            err = psr_violation(message, "its field loops is not a line of text");
-        else
-            strcpy(scheduler->loops, loops);
-    }
+    const size_t length = loops != NULL ? strlen(loops) : 0;
+    if (length >= sizeof computing->loops || (length > 0 && !psr_is_printable(loops, length)))
+        return psr_violation(message, "its field loops is not a line of text");
+    if (length > 0)
+        strcpy(computing->loops, loops);
+    return PSR_OK;
+}
+
+static psr_err read_input(const cJSON *object, const psr_message *message, psr_computing *computing)
+{
+    const char *input = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "input"));
+    if (input == NULL || input[0] == '\0')
+        return PSR_OK;
+    if (strcmp(input, "bytes") != 0 && strcmp(input, "floats") != 0)
+        return psr_violation(message, "its field input is neither bytes nor floats");
+    strcpy(computing->input, input);
+    return PSR_OK;
+}
+
+/* Rank 0's READY: {"algorithms": "...", "loops": "...", "input": "..."}. */
+static psr_err read_computing(psr_computing *computing, const psr_message *message)
+{
+    if (message->payload_bytes == 0)
+        return PSR_OK;
+    cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
+    psr_err err = read_algorithms(object, message, computing);
+    if (err == PSR_OK)
+        err = read_loops(object, message, computing);
+    if (err == PSR_OK)
+        err = read_input(object, message, computing);
     cJSON_Delete(object);
     return err;
 }
 
 psr_err psr_scheduler_take_ready(void *context, const psr_message *message)
 {
+    psr_scheduler *scheduler = context;
     bool first_worker = message->from.role == PSR_ROLE_WORKER && message->from.rank == 0;
-    return first_worker ? read_algorithms(context, message) : PSR_OK;
+    return first_worker ? read_computing(&scheduler->computing, message) : PSR_OK;
 }
 
 psr_err psr_scheduler_started(void *context)
 {
     psr_scheduler *scheduler = context;
-    PSR_TRY(scheduler->events.started(scheduler->events.context, scheduler->algorithms,
-                                      scheduler->loops));
+    PSR_TRY(scheduler->events.started(scheduler->events.context, &scheduler->computing));
     return psr_scheduler_begin_views(scheduler);
 }

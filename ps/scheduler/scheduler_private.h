@@ -48,8 +48,7 @@ struct psr_scheduler {
     bool evaluates_first;      /* until that evaluation has been told */
     psr_loss_scale loss_scale; /* with which the run begins */
     uint64_t first_step;
-    char algorithms[sizeof((psr_config *)0)->algorithms];
-    char loops[PSR_SCHEDULER_LOOPS_MAX];
+    psr_computing computing;
 
     psr_issued_view *views; /* by epoch, set from START on */
     uint32_t view_count, view_room;

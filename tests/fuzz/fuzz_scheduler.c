@@ -153,12 +153,20 @@ static psr_err on_restore(void *context)
     return PSR_OK;
 }
 
-static psr_err on_started(void *context, const char *algorithms, const char *loops)
+static bool is_line(const char *text, size_t size)
+{
+    const size_t length = strnlen(text, size);
+    return length < size && psr_is_printable(text, length);
+}
+
+static psr_err on_started(void *context, const psr_computing *computing)
 {
     (void)context;
-    if (!psr_is_printable(loops, strlen(loops)))
-        return PSR_ERR_USAGE;
-    return strlen(algorithms) < sizeof((psr_config *)0)->algorithms ? PSR_OK : PSR_ERR_USAGE;
+    return is_line(computing->algorithms, sizeof computing->algorithms) &&
+                   is_line(computing->loops, sizeof computing->loops) &&
+                   is_line(computing->input, sizeof computing->input)
+               ? PSR_OK
+               : PSR_ERR_USAGE;
 }
 
 static psr_err on_metrics(void *context, const psr_metrics_line *line)

@@ -246,7 +246,7 @@ static void tell_loops(psr_scheduler_driver *d, const char *loops)
         psr_scheduler_driver_say(d, line);
 }
 
-static psr_err on_started(void *context, const char *algorithms, const char *loops)
+static psr_err on_started(void *context, const psr_computing *computing)
 {
     psr_scheduler_driver *d = context;
     d->started = true;
@@ -265,8 +265,8 @@ static psr_err on_started(void *context, const char *algorithms, const char *loo
                                                   .start_ns = psr_clock_ns(),
                                                   .one_thread = d->sections.computes_all_ranks});
     psr_launcher_running(d->launcher);
-    tell_loops(d, loops);
-    return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms, loops) : PSR_OK;
+    tell_loops(d, computing->loops);
+    return computing->algorithms[0] != '\0' ? psr_rundir_computing(d->rundir, computing) : PSR_OK;
 }
 
 void psr_scheduler_driver_begin_events(psr_scheduler_events *events)

@@ -124,12 +124,11 @@ static psr_err on_restore(void *context)
     return PSR_OK;
 }
 
-static psr_err on_started(void *context, const char *algorithms, const char *loops)
+static psr_err on_started(void *context, const psr_computing *computing)
 {
     fixture *f = context;
     f->started++;
-    snprintf(f->algorithms, sizeof f->algorithms, "%s", algorithms);
-    snprintf(f->loops, sizeof f->loops, "%s", loops);
+    f->computing = *computing;
     return PSR_OK;
 }
 

@@ -33,7 +33,7 @@ typedef struct fixture {
     uint64_t first_step, last_checkpoint;
     psr_loss_scale loss_scale; /* of the checkpoint from which it goes on */
     psr_err last_checkpoint_err, plan_err;
-    char algorithms[64], loops[64];
+    psr_computing computing;
     uint32_t refused;
     psr_peer refused_peer;
     psr_err refused_status;

@@ -94,7 +94,9 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
     strcpy(config.algorithms, "timed"); /* the run that repeats it takes what was picked */
     expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, "there/step-3"));
-    expect_ok(psr_rundir_algorithms(rundir, "ddd,doo", "conv1 by loops"));
+    expect_ok(psr_rundir_computing(
+        rundir,
+        &(psr_computing){.algorithms = "ddd,doo", .loops = "conv1 by loops", .input = "bytes"}));
     expect_ok(
         psr_rundir_end(rundir, PSR_ERR_CANCELLED, "stopped after step 4", "{\"hash\": \"12\"}"));
     char *text = text_of("deep/run/run.json");
@@ -106,6 +108,7 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
                         "there/step-3");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "algorithms")), "ddd,doo");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "loops")), "conv1 by loops");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "input")), "bytes");
     assert_int_equal(cJSON_GetArraySize(hosts), 2); /* each once */
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(run, "roster")), 3);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "status")), "cancelled");

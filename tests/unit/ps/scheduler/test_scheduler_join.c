@@ -33,20 +33,18 @@ static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
     say(f, w1, PSR_MSG_READY, NULL);
     say(f, s0, PSR_MSG_READY, NULL);
     assert_int_equal(count_sent(f, PSR_MSG_START), 0);
-    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\", \"loops\": \"conv1 (ref:any)\"}");
+    say(f, w0, PSR_MSG_READY,
+        "{\"algorithms\": \"ddd,doo\", \"loops\": \"conv1 (ref:any)\", \"input\": \"bytes\"}");
     assert_int_equal(count_sent(f, PSR_MSG_START), 3);
-    assert_string_equal(f->algorithms, "ddd,doo");
-    assert_string_equal(f->loops, "conv1 (ref:any)");
+    assert_string_equal(f->computing.algorithms, "ddd,doo");
+    assert_string_equal(f->computing.loops, "conv1 (ref:any)");
+    assert_string_equal(f->computing.input, "bytes");
     assert_false(f->ended);
 }
 
-static void what_worker_0_says_about_loops_is_one_line_that_is_not_too_long(void **state)
+/* Worker 0's READY breaks the protocol. */
+static void be_ready_badly(fixture *f, const char *text, const char *why)
 {
-    fixture *f = *state;
-    char text[PSR_SCHEDULER_LOOPS_MAX + 64];
-    const int length = snprintf(text, sizeof text, "{\"algorithms\": \"ddd\", \"loops\": \"");
-    memset(text + length, 'a', PSR_SCHEDULER_LOOPS_MAX);
-    strcpy(text + length + PSR_SCHEDULER_LOOPS_MAX, "\"}");
     open_scheduler(f);
     join(f, s0, "a");
     join(f, w0, "a");
@@ -57,7 +55,22 @@ static void what_worker_0_says_about_loops_is_one_line_that_is_not_too_long(void
     say(f, w0, PSR_MSG_READY, text);
     assert_true(f->ended);
     assert_int_equal(f->status, PSR_ERR_PROTOCOL);
-    assert_non_null(strstr(f->line, "its field loops is not a line of text"));
+    assert_non_null(strstr(f->line, why));
+}
+
+static void what_worker_0_says_about_loops_is_one_line_that_is_not_too_long(void **state)
+{
+    char text[PSR_SCHEDULER_LOOPS_MAX + 64];
+    const int length = snprintf(text, sizeof text, "{\"algorithms\": \"ddd\", \"loops\": \"");
+    memset(text + length, 'a', PSR_SCHEDULER_LOOPS_MAX);
+    strcpy(text + length + PSR_SCHEDULER_LOOPS_MAX, "\"}");
+    be_ready_badly(*state, text, "its field loops is not a line of text");
+}
+
+static void what_worker_0_says_about_its_input_is_one_of_two_words(void **state)
+{
+    be_ready_badly(*state, "{\"algorithms\": \"ddd\", \"input\": \"bytes of pixels\"}",
+                   "its field input is neither bytes nor floats");
 }
 
 static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **state)
@@ -435,6 +448,7 @@ int main(void)
         JOINED(a_run_starts_when_all_have_joined_agree_and_are_ready),
         SET_UP(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
         SET_UP(what_worker_0_says_about_loops_is_one_line_that_is_not_too_long),
+        SET_UP(what_worker_0_says_about_its_input_is_one_of_two_words),
         JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
         OPENED(another_version_is_refused_by_host_and_both_versions),
         SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
