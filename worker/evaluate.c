@@ -73,6 +73,7 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded, double sums[
 {
     psr_trainer *t = e->t;
     const psr_batch batch = {.images = loaded->images,
+                             .bytes = loaded->bytes,
                              .labels = loaded->labels,
                              .samples = loaded->samples,
                              .count = loaded->count,
@@ -102,6 +103,8 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
     const psr_loader_options options = {.sampler = *sampler,
                                         .rank = rank,
                                         .plan = &plan,
+                                        .wants_bytes = psr_trainer_wants_bytes(t) &&
+                                                       t->config->eval_tta == PSR_EVAL_TTA_NONE,
                                         .threads = t->config->loader_threads,
                                         .depth = 2,
                                         .last_epoch = 1};

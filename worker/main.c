@@ -100,6 +100,16 @@ static psr_err find_unrecorded(bool *ret_unrecorded)
     return PSR_OK;
 }
 
+/* And likewise whether images go to it as bytes, where they can. */
+static psr_err find_input(bool *ret_floats)
+{
+    const char *given = getenv("PSR_CUDA_INPUT");
+    *ret_floats = given != NULL && strcmp(given, "floats") == 0;
+    if (given != NULL && !*ret_floats && strcmp(given, "bytes") != 0)
+        return psr_fail(PSR_ERR_USAGE, "PSR_CUDA_INPUT=%.100s: it is bytes or floats", given);
+    return PSR_OK;
+}
+
 /* ---- the worker ---- */
 
 /* A failure that another thread found. */
@@ -121,6 +131,7 @@ typedef struct worker {
     char data[PSR_PATH_MAX];  /* where config's data set is on this host */
     char plans[PSR_PATH_MAX]; /* where a GPU's plans are kept; "": nowhere */
     bool unrecorded;          /* passes on a GPU are not recorded */
+    bool floats_as_input;     /* images go to it as floats */
     psr_facts facts;
     psr_host_data *host_data; /* it is being read, until all processes have agreed */
     psr_opened *opened;       /* host_data's result */
@@ -639,14 +650,23 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
     return watch_lost(w, NULL, w->session, true);
 }
 
+/* As what images go to the back end; "": it takes floats alone. */
+static const char *input_of(const psr_trainer *t)
+{
+    if (!psr_backend_takes_bytes(t->executors->backend))
+        return "";
+    return psr_loader_gives_bytes(t->replicas->loader) ? "bytes" : "floats";
+}
+
 static psr_err tell_ready(worker *w)
 {
     const char *algorithms = psr_backend_algorithms(w->trainer.executors->backend);
-    char json[sizeof w->config.algorithms + PSR_BACKEND_LOOPS_MAX + 64] = "";
+    char json[sizeof w->config.algorithms + PSR_BACKEND_LOOPS_MAX + 96] = "";
     if (psr_trainer_is_first(&w->trainer)) /* our own texts, in which nothing needs an escape */
-        snprintf(json, sizeof json, "{\"algorithms\": \"%s\", \"loops\": \"%s\"}",
+        snprintf(json, sizeof json,
+                 "{\"algorithms\": \"%s\", \"loops\": \"%s\", \"input\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct",
-                 psr_backend_loops(w->trainer.executors->backend));
+                 psr_backend_loops(w->trainer.executors->backend), input_of(&w->trainer));
     return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
 }
 
@@ -663,6 +683,17 @@ static void tell_data(const psr_trainer *t, const psr_content *content)
     psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s content=%s-%s",
             d->name, d->count, t->test->count, t->net->classes, constants[0], constants[1],
             content->train, content->test);
+}
+
+/* How much is copied to a device for each image. */
+static void tell_input(const psr_trainer *t)
+{
+    const char *as = input_of(t);
+    const size_t values = (size_t)t->net->channels * t->net->height * t->net->width;
+    if (as[0] != '\0')
+        psr_log(PSR_LOG_INFO, "input as=%s bytes_per_sample=%zu", as,
+                psr_loader_gives_bytes(t->replicas->loader) ? values + sizeof(psr_byte_image)
+                                                            : values * sizeof(float));
 }
 
 /* The work of the compute thread while the exchange thread runs. */
@@ -683,6 +714,7 @@ static psr_err train(worker *w)
         .evaluates_first = w->start.evaluates_first,
         .plan_directory = w->plans[0] != '\0' ? w->plans : NULL,
         .unrecorded = w->unrecorded,
+        .floats_as_input = w->floats_as_input,
         .loss_scale = {.scale = w->start.loss_scale,
                        .taken = w->start.loss_scale_taken,
                        .skipped = w->start.skipped_steps},
@@ -697,6 +729,7 @@ static psr_err train(worker *w)
     if (psr_engine_keeps_gradients(&w->config))
         w->gpu.gradients = psr_backend_gradients(w->trainer.executors->backend);
     tell_data(&w->trainer, &w->opened->content);
+    tell_input(&w->trainer);
     PSR_TRY(psr_snapshot_load(&w->trainer));
     PSR_TRY(psr_device_update_begin(&w->trainer));
     PSR_TRY(psr_snapshot_prepare(&w->trainer));
@@ -864,6 +897,8 @@ int main(int argc, char **argv)
         err = find_plan_directory(w.plans, sizeof w.plans);
     if (err == PSR_OK)
         err = find_unrecorded(&w.unrecorded);
+    if (err == PSR_OK)
+        err = find_input(&w.floats_as_input);
     if (err == PSR_OK)
         err = start(&a, &w, &spawns);
     if (spawns)

@@ -142,6 +142,7 @@ typedef struct part {
     bool last;
     float *gradients;
     psr_second_labels second;
+    psr_byte_images bytes;
     psr_batch batch;
     psr_exec_state state;
 } part;
@@ -155,12 +156,17 @@ static void cut(const running *r, uint32_t index, part *ret_part)
     const uint32_t size = t->config->batch_size,
                    first = index * size < loaded->count ? index * size : loaded->count,
                    left = loaded->count - first, count = left < size ? left : size;
-    const bool mixed = loaded->second_labels != NULL;
+    const bool mixed = loaded->second_labels != NULL, as_bytes = loaded->bytes != NULL;
     const size_t image = (size_t)t->net->channels * t->net->height * t->net->width;
     *ret_part = (part){.first = first, .count = count, .last = count == left};
     ret_part->second = (psr_second_labels){mixed ? loaded->second_labels + first : NULL,
                                            mixed ? loaded->shares + first : NULL};
-    ret_part->batch = (psr_batch){.images = loaded->images + first * image,
+    if (as_bytes)
+        ret_part->bytes = (psr_byte_images){.bytes = loaded->bytes->bytes + first * image,
+                                            .images = loaded->bytes->images + first,
+                                            .values = loaded->bytes->values};
+    ret_part->batch = (psr_batch){.images = as_bytes ? NULL : loaded->images + first * image,
+                                  .bytes = as_bytes ? &ret_part->bytes : NULL,
                                   .labels = loaded->labels + first,
                                   .samples = loaded->samples + first,
                                   .count = count,

@@ -38,6 +38,11 @@ bool psr_trainer_is_first(const psr_trainer *trainer)
     return trainer->rank == 0;
 }
 
+bool psr_trainer_wants_bytes(const psr_trainer *trainer)
+{
+    return psr_backend_takes_bytes(trainer->executors->backend) && !trainer->floats_as_input;
+}
+
 static psr_err copy_algorithms(const psr_trainer *t, char *algorithms, size_t size)
 {
     const char *chosen = psr_backend_algorithms(t->executors->backend);
@@ -145,6 +150,7 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
         .sampler = t->sampler,
         .rank = rank,
         .plan = &t->plan,
+        .wants_bytes = psr_trainer_wants_bytes(t),
         .threads = t->config->loader_threads,
         .depth = t->replica_count > 1 ? LOADER_DEPTH_OF_MANY : LOADER_DEPTH,
         .last_epoch = UINT32_MAX,
@@ -245,6 +251,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .evaluates_first = options->evaluates_first,
         .plan_directory = options->plan_directory,
         .unrecorded = options->unrecorded,
+        .floats_as_input = options->floats_as_input,
         .loss_scale = options->loss_scale.scale > 0 ? options->loss_scale
                                                     : psr_loss_scale_first(options->config),
     };

@@ -54,6 +54,7 @@ typedef struct psr_trainer {
     bool evaluates_at_end;
     const char *plan_directory; /* psr_backend_options', as the next; borrowed for life */
     bool unrecorded;
+    bool floats_as_input;
 } psr_trainer;
 
 typedef struct psr_trainer_options {
@@ -70,6 +71,7 @@ typedef struct psr_trainer_options {
     const char *plan_directory; /* psr_backend_options', as the next; borrowed for the trainer's
                                    life */
     bool unrecorded;
+    bool floats_as_input;      /* images go to the back end as floats, where it takes bytes too */
     psr_loss_scale loss_scale; /* the resumed checkpoint's; zeros: it has none */
 } psr_trainer_options;
 
@@ -86,6 +88,9 @@ PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options,
                                         psr_trainer *ret_trainer);
 /* Safe on a trainer of zeroes. */
 void psr_trainer_done(psr_trainer *trainer);
+
+/* Whether images should come from loaders as bytes (psr_loader_options). */
+bool psr_trainer_wants_bytes(const psr_trainer *trainer);
 
 /* Whether this process computes worker 0. */
 bool psr_trainer_is_first(const psr_trainer *trainer);

@@ -94,9 +94,13 @@ class Run:
                 raise AssertionError("step %d: ranks differ: %s" % (step, of_rank))
         return {step: of_rank[0] for step, of_rank in sorted(by_step.items())}
 
-    def outcome(self):
+    def described(self):
+        """What run.json says of the run."""
         with open(os.path.join(self.out, "run.json")) as text:
-            return json.load(text)["outcome"]
+            return json.load(text)
+
+    def outcome(self):
+        return self.described()["outcome"]
 
 
 def is_sanitized(program):

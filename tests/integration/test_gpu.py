@@ -1,9 +1,10 @@
 """Runs of `psring train --device cuda` on a GPU that the processor plays: one command line ends
 every step with the same bits in ps with one and two shards, in a ring and in local, whatever is
-delayed; losses are those of a run on the processor; a run that was cut goes on; in fp16 all leave
-out the same steps, and what overflows halves the scale of the loss; what cannot be is refused by
-name; a device that fails, has too little memory or loses its worker ends the run in order; and with
---update-on device all is as with the host's updates, bit by bit.
+delayed, and whether images come to the GPU as bytes or as floats; losses are those of a run on the
+processor; a run that was cut goes on; in fp16 all leave out the same steps, and what overflows
+halves the scale of the loss; what cannot be is refused by name; a device that fails, has too little
+memory or loses its worker ends the run in order; and with --update-on device all is as with the
+host's updates, bit by bit.
 
 usage: test_gpu.py EMULATED-PSRING PSRING CASE [all]
 
@@ -25,7 +26,7 @@ COMMON = dict(threads=1, hash=True, seed=11, workers=3, device="cuda")
 # As far as losses may be from those of the processor, relative to them.
 CASES = {
     "mlp": (dict(model="mlp", data=GRAY, steps=5, lr=0.05, **{"batch-size": 8, "bucket-size": 99968}), 1e-3),
-    "convnet-bf16": (dict(model="convnet", data=GRAY, steps=4, lr=0.05, precision="bf16", **{"batch-size": 8}), 0.05),
+    "convnet-bf16": (dict(model="convnet", data=GRAY, steps=4, lr=0.05, precision="bf16", augment="crop,flip,cutout:9", **{"batch-size": 8}), 0.05),
     "resnet20": (dict(model="resnet20", data=COLOUR, steps=3, lr=0.05, augment="flip,cutmix:1",
                       **{"batch-size": 4, "bucket-size": 65600, "eval-every": 2}), 1e-2),
 }
@@ -36,6 +37,8 @@ MODES = {
     "ring": dict(mode="ring"),
     "ring-by-hops": dict(mode="ring", transport="ipc"),
 }
+# Mixing makes floats; evaluations mix nothing.
+INPUT = {"mlp": "bytes", "convnet-bf16": "bytes", "resnet20": "floats"}
 # Each way with one network or another; all of them in the suite slow.
 FEW = {"mlp": ("ps-2-without-shared-memory", "ring"), "convnet-bf16": ("ps-1", "ring-by-hops"), "resnet20": ("ps-2", "ring")}
 
@@ -73,9 +76,12 @@ def check_modes(tap, psring, directory, case, everything):
         return
     tap.ok(len(set(local.hashes().values())) == options["steps"], "%s: every step changes the weights" % case, local.why())
     tap.ok("%s, %s on cuda" % (options["model"], options.get("precision", "fp32")) in local.stdout, "%s: a person is told what computes" % case, local.why())
+    tap.ok(local.described().get("input") == INPUT[case], "%s: run.json has as what images come to the GPU" % case, local.why())
     for name in MODES if everything else FEW[case]:
-        run = Run(psring, directory, name, dict(COMMON, **options, **MODES[name]))
+        floats = name == FEW[case][0]
+        run = Run(psring, directory, name, dict(COMMON, **options, **MODES[name]), env=dict(os.environ, PSR_CUDA_INPUT="floats" if floats else "bytes"))
         tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: %s ends every step with the bits of local" % (case, name), run.why())
+        tap.ok(len(evaluations(local)) > 0 and evaluations(run) == evaluations(local), "%s: %s: so do evaluations" % (case, name), run.why())
     run = Run(psring, directory, "delayed", dict(COMMON, **options, mode="ring"), env=environment(seed=7, devices=2))
     tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: so does a ring whose orders are delayed, on two devices" % case, run.why())
     near = Run(psring, directory, "processor", dict(COMMON, **options, mode="local", device="cpu"))
@@ -87,9 +93,10 @@ def check_modes(tap, psring, directory, case, everything):
 def check_resume(tap, psring, directory):
     options = dict(COMMON, **CASES["mlp"][0], mode="ring", **{"checkpoint-every": 2})
     whole = Run(psring, directory, "whole", options, env=dict(os.environ, PSR_CUDA_RECORDINGS="off"))
-    resumed = Run(psring, directory, "resumed", dict(options, mode="ps", resume=os.path.join(whole.out, "checkpoints", "step-2")))
+    resumed = Run(psring, directory, "resumed", dict(options, mode="ps", resume=os.path.join(whole.out, "checkpoints", "step-2")),
+                  env=dict(os.environ, PSR_CUDA_INPUT="floats"))
     tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in whole.hashes().items() if step > 2},
-           "a resumed run, whose passes are recorded, ends later steps with the same bits", whole.why() + resumed.why())
+           "a resumed run, whose passes are recorded, and whose images are copied as floats, ends later steps with the same bits", whole.why() + resumed.why())
 
 
 def scales_of(run):
@@ -149,7 +156,8 @@ def check_refusals(tap, psring, directory, without):
     tap.ok(run.status != 0 and "--device cuda:7: this host has 1 GPU" in run.stderr + run.stdout, "a GPU that is not there is named", run.why())
     run = Run(without, directory, "without", options)
     tap.ok(run.status != 0 and "psring-worker-cuda" in run.stderr + run.stdout, "without the program for GPUs, it is named", run.why())
-    for given, said in (("PSR_CUDA_PLANS=plans", "give the path of a directory, from / on"), ("PSR_CUDA_RECORDINGS=no", "it is on or off")):
+    for given, said in (("PSR_CUDA_PLANS=plans", "give the path of a directory, from / on"), ("PSR_CUDA_RECORDINGS=no", "it is on or off"),
+                        ("PSR_CUDA_INPUT=pixels", "it is bytes or floats")):
         name, value = given.split("=")
         worker = subprocess.run([os.path.join(os.path.dirname(psring), "psring-worker-cuda")], env=dict(os.environ, **{name: value}),
                                 capture_output=True, text=True, timeout=PATIENCE_S, check=False)
