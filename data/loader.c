@@ -410,6 +410,17 @@ bool psr_loader_gives_bytes(const psr_loader *loader)
     return loader->gives_bytes;
 }
 
+const psr_loader_batch *psr_loader_peek(psr_loader *loader)
+{
+    batch_slot *slot = &loader->slots[loader->taken_ticket % loader->slot_count];
+    if (loader->taken_epoch >= loader->options.last_epoch)
+        return NULL;
+    pthread_mutex_lock(&loader->lock);
+    const bool ready = slot->state == SLOT_READY && slot->err == PSR_OK;
+    pthread_mutex_unlock(&loader->lock);
+    return ready ? &slot->batch : NULL;
+}
+
 psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch)
 {
     if (loader->taken_epoch >= loader->options.last_epoch)

@@ -56,6 +56,10 @@ void psr_loader_free(psr_loader *loader);
 /* Whether batches are given as bytes. */
 bool psr_loader_gives_bytes(const psr_loader *loader);
 
+/* The batch that psr_loader_next will give next, if it is ready; otherwise NULL, without waiting.
+ * It does not change until it has been lent and returned. */
+const psr_loader_batch *psr_loader_peek(psr_loader *loader);
+
 /* Lends the next batch in order. Waits if it is not ready; this wait is counted. At most two
  * batches may be lent at a time. NOT_FOUND: last_epoch has been reached. Errors of the source: a
  * picture could not be given. */

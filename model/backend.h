@@ -63,6 +63,11 @@ typedef struct psr_batch {
     /* Of a back end that takes bytes (psr_backend_takes_bytes): it makes the images of them. NULL:
      * they are floats */
     const psr_byte_images *bytes;
+    /* What the next training pass will be given, if that is known and has bytes: a device may copy
+     * them while it computes this pass. Of it only bytes and count are read. Until then the bytes
+     * stay as they are, and so does what is said of them; a pass that is given others in between
+     * loses nothing but time. NULL: it is not known */
+    const struct psr_batch *next;
     /* Of the back end cuda alone, in fp16: by what gradients are multiplied while they go back
      * through the network, a power of two; those that are written are divided by it again. What has
      * overflowed is infinite, or no number. 0: by 1 */

@@ -143,9 +143,23 @@ typedef struct part {
     float *gradients;
     psr_second_labels second;
     psr_byte_images bytes;
-    psr_batch batch;
+    psr_batch batch, next;
     psr_exec_state state;
 } part;
+
+/* What this replica's next step begins with. Several replicas take turns with one back end, whose
+ * next pass is another one's. NULL: it is not known. */
+static const psr_batch *next_of(const running *r, part *of)
+{
+    const uint32_t size = r->t->config->batch_size;
+    if (!of->last || r->t->replica_count > 1)
+        return NULL;
+    const psr_loader_batch *next = psr_loader_peek(r->share->replica->loader);
+    if (next == NULL || next->bytes == NULL || next->count == 0)
+        return NULL;
+    of->next = (psr_batch){.bytes = next->bytes, .count = next->count < size ? next->count : size};
+    return &of->next;
+}
 
 /* Number `index` of a step; without samples when those of the replica have run out. */
 static void cut(const running *r, uint32_t index, part *ret_part)
@@ -173,6 +187,7 @@ static void cut(const running *r, uint32_t index, part *ret_part)
                                   .epoch = loaded->epoch,
                                   .seed = t->config->seed,
                                   .second = mixed ? &ret_part->second : NULL,
+                                  .next = next_of(r, ret_part),
                                   .gradient_scale = (float)t->loss_scale.scale};
     ret_part->state = (psr_exec_state){
         .weights = psr_exchange_weights(t->exchange),

@@ -35,6 +35,7 @@ typedef struct cuda {
     uint32_t max_batch;
     psr_cuda_stream *coming, *computing;
     psr_cuda_event *came;
+    const uint8_t *ahead; /* whose copies have been ordered for a later pass; NULL: nobody's */
     psr_cuda_device_memory memory;
     psr_cuda_handover *handover;
     psr_cuda_update *update; /* --update-on device; otherwise NULL */
@@ -262,8 +263,40 @@ static psr_err bring(const cuda *self, size_t at, const void *from, size_t bytes
     return self->api->copy(self->coming, on_device(self, at), self->memory.batch + at, bytes);
 }
 
+static psr_err copy_bytes(const cuda *self, const psr_batch *batch)
+{
+    const psr_network *net = self->net;
+    const psr_cuda_batch_block *block = &self->memory.block;
+    PSR_TRY(bring(self, block->pixels, batch->bytes->bytes,
+                  (size_t)batch->count * net->channels * net->height * net->width));
+    PSR_TRY(bring(self, block->placed, batch->bytes->images,
+                  batch->count * sizeof *batch->bytes->images));
+    return bring(self, block->values, batch->bytes->values,
+                 net->channels * PSR_BYTE_VALUES * sizeof(float));
+}
+
+/* Copies what the next pass will be given, while this one is computed. The pinned memory is free
+ * when this pass's batch has come. */
+static psr_err bring_ahead(cuda *self, const psr_batch *next)
+{
+    if (next == NULL || next->bytes == NULL)
+        return PSR_OK;
+    PSR_TRY(self->api->event_synchronize(self->came));
+    PSR_TRY(copy_bytes(self, next));
+    self->ahead = next->bytes->bytes;
+    return PSR_OK;
+}
+
+/* What is on its way for another batch is overwritten behind it, so nobody waits for it. */
+static psr_err bring_now(cuda *self, const psr_batch *batch)
+{
+    const bool has_come = self->ahead == batch->bytes->bytes;
+    self->ahead = NULL;
+    return has_come ? PSR_OK : copy_bytes(self, batch);
+}
+
 /* A kernel behind the copies makes the floats that would have been copied otherwise. */
-static psr_err bring_bytes(const cuda *self, const psr_batch *batch)
+static psr_err bring_bytes(cuda *self, const psr_batch *batch)
 {
     const psr_network *net = self->net;
     const psr_cuda_batch_block *block = &self->memory.block;
@@ -275,16 +308,11 @@ static psr_err bring_bytes(const cuda *self, const psr_batch *batch)
                                                 .channels = net->channels,
                                                 .height = net->height,
                                                 .width = net->width};
-    PSR_TRY(bring(self, block->pixels, batch->bytes->bytes,
-                  (size_t)batch->count * net->channels * net->height * net->width));
-    PSR_TRY(bring(self, block->placed, batch->bytes->images,
-                  batch->count * sizeof *batch->bytes->images));
-    PSR_TRY(bring(self, block->values, batch->bytes->values,
-                  net->channels * PSR_BYTE_VALUES * sizeof(float)));
+    PSR_TRY(bring_now(self, batch));
     return psr_cuda_kernel_launch(self->api, self->coming, PSR_CUDA_KERNEL_images_of_bytes, &make);
 }
 
-static psr_err bring_images(const cuda *self, const psr_batch *batch)
+static psr_err bring_images(cuda *self, const psr_batch *batch)
 {
     const size_t pixels = (size_t)self->net->channels * self->net->height * self->net->width;
     if (batch->bytes != NULL)
@@ -295,7 +323,7 @@ static psr_err bring_images(const cuda *self, const psr_batch *batch)
 
 static psr_err bring_batch(const pass *p)
 {
-    const cuda *self = p->self;
+    cuda *self = p->self;
     const psr_batch *batch = p->values.batch;
     const psr_cuda_batch_block *block = &self->memory.block;
     const size_t words = batch->count * sizeof(uint32_t);
@@ -378,8 +406,8 @@ static psr_err run_steps(pass *p)
     return program->training ? report_gradients(p, 0) : PSR_OK;
 }
 
-/* logits: NULL, or where they go. Waits for all that was ordered, but for leaving gradients. */
-static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
+/* Orders the copies of what the pass gives. logits: whether they are wanted. */
+static psr_err order_results(const pass *p, bool logits)
 {
     const cuda *self = p->self;
     const psr_cuda_device_memory *m = &self->memory;
@@ -390,11 +418,20 @@ static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
     if (program->training && buffers > 0)
         PSR_TRY(
             self->api->copy(self->computing, m->buffers, m->at[PSR_CUDA_BUFFERS_AFTER], buffers));
-    if (logits != NULL)
+    if (logits)
         PSR_TRY(self->api->copy(self->computing, m->logits,
                                 (char *)m->at[place->memory] + place->offset, place->bytes));
-    if (self->holds)
-        PSR_TRY(psr_cuda_update_ask(self->update));
+    return self->holds ? psr_cuda_update_ask(self->update) : PSR_OK;
+}
+
+/* logits: NULL, or where they go. Waits for all that was ordered, but for leaving gradients and
+ * what comes for the next pass. */
+static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
+{
+    const cuda *self = p->self;
+    const psr_cuda_device_memory *m = &self->memory;
+    const psr_cuda_program *program = p->executable->program;
+    const size_t buffers = self->net->buffers.length * sizeof(float);
     PSR_TRY(self->api->stream_synchronize(self->computing));
     if (self->holds)
         PSR_TRY(psr_cuda_update_check(self->update));
@@ -404,7 +441,7 @@ static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
         (self->type != PSR_CUDA_FP16 || psr_finite(m->buffers, self->net->buffers.length)))
         memcpy(p->state->buffers, m->buffers, buffers);
     if (logits != NULL)
-        memcpy(logits, m->logits, place->bytes);
+        memcpy(logits, m->logits, program->places[program->logits].bytes);
     *ret_result = (psr_pass_result){
         .loss_sum = m->result->loss, .correct = m->result->counts[0], .top5 = m->result->counts[1]};
     return PSR_OK;
@@ -412,11 +449,13 @@ static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
 
 static psr_err run_pass(pass *p, float *logits, psr_pass_result *ret_result)
 {
-    const cuda *self = p->self;
+    cuda *self = p->self;
     PSR_TRY(self->api->device_check(self->device));
     PSR_TRY(bring_batch(p));
     PSR_TRY(bring_buffers(p));
     PSR_TRY(run_steps(p));
+    PSR_TRY(order_results(p, logits != NULL));
+    PSR_TRY(bring_ahead(self, p->values.batch->next));
     PSR_TRY(fetch(p, logits, ret_result));
     if (p->executable->program->training && !psr_readiness_reports(p->readiness))
         PSR_TRY(psr_cuda_handover_finish(self->handover));

@@ -8,6 +8,7 @@
 #include "data/augment/augmenter.h"
 #include "data/loader.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -363,6 +364,27 @@ static void mixed_pictures_do_not_depend_on_the_number_of_workers(void **state)
     psr_loader_free(whole);
 }
 
+static void the_next_batch_can_be_seen_before_it_is_lent(void **state)
+{
+    const psr_dataset *dataset = dataset_new(state);
+    psr_loader_options options = options_of(2);
+    options.last_epoch = 1;
+    psr_loader *loader = loader_of(dataset, options);
+    const uint32_t steps = psr_sampler_steps(&options.sampler);
+    for (uint32_t step = 0; step < steps; step++) {
+        const psr_loader_batch *seen, *batch;
+        while ((seen = psr_loader_peek(loader)) == NULL)
+            sched_yield(); /* until its threads have made it */
+        assert_ptr_equal(psr_loader_peek(loader), seen);
+        assert_batch(dataset, &options, seen, 0, step);
+        assert_int_equal(psr_loader_next(loader, &batch), PSR_OK);
+        assert_ptr_equal(batch, seen);
+        psr_loader_return(loader, batch);
+    }
+    assert_null(psr_loader_peek(loader));
+    psr_loader_free(loader);
+}
+
 static void what_is_mixed_or_resized_exactly_is_given_as_floats(void **state)
 {
     const psr_dataset *dataset = dataset_new(state);
@@ -435,6 +457,7 @@ int main(void)
         with_dataset(a_first_step_beyond_the_epoch_is_refused),
         with_dataset(a_broken_picture_ends_the_loading_by_its_name),
         with_dataset(a_list_that_does_not_fit_the_pictures_is_refused),
+        with_dataset(the_next_batch_can_be_seen_before_it_is_lent),
         with_dataset(what_is_mixed_or_resized_exactly_is_given_as_floats),
         with_dataset(mixed_pictures_do_not_depend_on_the_number_of_workers),
     };

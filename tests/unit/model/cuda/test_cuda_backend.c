@@ -262,6 +262,59 @@ static void images_of_bytes_are_those_of_floats_and_a_quarter_is_copied(void **s
     psr_cuda_offer(psr_emulator());
 }
 
+/* One training pass on bytes, told of what comes next. */
+static void train_bytes(const setting *s, outcome *o, const byte_batch *given,
+                        const byte_batch *next)
+{
+    const psr_batch after = {.bytes = next != NULL ? &next->of : NULL, .count = s->max_batch};
+    const psr_batch batch = {NULL,       s->labels, s->samples,          s->max_batch,
+                             .epoch = 2, .seed = 5, .bytes = &given->of, .next = &after};
+    const psr_exec_state state = {s->weights, o->gradients, o->buffers};
+    memcpy(o->buffers, s->buffers, s->net->buffers.length * sizeof(float));
+    expect_ok(psr_backend_train(o->backend, &batch, &state, 1.0f / (float)s->max_batch, NULL,
+                                &o->trained));
+}
+
+/* Images that were announced come, or others do, or other passes are between. */
+static void bytes_that_come_ahead_are_those_of_the_next_pass(void **state)
+{
+    (void)state;
+    enum { BATCH = 3 };
+    setting s = setting_of(convolutions(3, 20, 5, 2, 2), BATCH);
+    const uint32_t C = s.net->channels, H = s.net->height, W = s.net->width;
+    byte_batch a = byte_batch_new(5, BATCH, C, H, W), b = byte_batch_new(6, BATCH, C, H, W);
+    const byte_batch *const orders[][2] = {{&a, &b}, {&b, &b}, {&b, &a}, {&b, NULL}, {&a, NULL}};
+    setting of_a = s, of_b = s;
+    of_a.bytes = &a.of;
+    of_b.bytes = &b.of;
+    outcome is_a = outcome_of(&of_a, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, BATCH);
+    outcome is_b = outcome_of(&of_b, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, BATCH);
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        use_streams(seed % 2 == 0 ? PSR_EMULATOR_LAZY : PSR_EMULATOR_THREADS, seed);
+        outcome found = outcome_of(&of_a, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, BATCH);
+        for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+            train_bytes(&s, &found, orders[i][0], orders[i][1]);
+            const outcome *right = orders[i][0] == &a ? &is_a : &is_b;
+            assert_true(found.trained.loss_sum == right->trained.loss_sum);
+            assert_memory_equal(found.gradients, right->gradients,
+                                s.net->params.length * sizeof(float));
+            if (i == 0) { /* nothing of it disturbs what has been announced */
+                const psr_batch floats = {s.images, s.labels, s.samples, BATCH, .epoch = 2};
+                const psr_exec_state still = {s.weights, NULL, s.buffers};
+                psr_pass_result result;
+                expect_ok(psr_backend_infer(found.backend, &floats, &still, NULL, NULL, &result));
+            }
+        }
+        outcome_done(&found);
+    }
+    use_streams(PSR_EMULATOR_THREADS, 0);
+    outcome_done(&is_a);
+    outcome_done(&is_b);
+    byte_batch_spoil(&a, BATCH, C);
+    byte_batch_spoil(&b, BATCH, C);
+    setting_done(&s);
+}
+
 static void the_reference_takes_bytes_too(void **state)
 {
     (void)state;
@@ -394,6 +447,7 @@ int main(void)
         cmocka_unit_test(activations_that_overflow_leave_statistics_as_they_were),
         cmocka_unit_test(numbers_are_the_same_in_every_order_of_the_streams),
         cmocka_unit_test(images_of_bytes_are_those_of_floats_and_a_quarter_is_copied),
+        cmocka_unit_test(bytes_that_come_ahead_are_those_of_the_next_pass),
         cmocka_unit_test(the_reference_takes_bytes_too),
         cmocka_unit_test(the_batch_that_would_fit_is_named),
         cmocka_unit_test(what_it_cannot_do_is_refused),

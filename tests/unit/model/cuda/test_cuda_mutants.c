@@ -2,9 +2,9 @@
  * an inference, whose weights and images are overwritten as soon as they may be; or inferences
  * between which the back end updates its weights itself, whose sums are) is made with one call of
  * stream_wait, event_record or a synchronize left out, under lazy streams and up to 50 seeds: one
- * of them has to give other numbers, or fail. Images come as floats and as bytes in turn. The first
- * pass orders each step, the second records, and later ones run what was recorded (segments.h).
- * Each run is a child of its own, so it may end in any way. */
+ * of them has to give other numbers, or fail. Images come as floats and as bytes. The first pass
+ * orders each step, the second records, and later ones run what was recorded (segments.h). Each run
+ * is a child of its own, so it may end in any way. */
 #include "model/backend.h"
 #include "model/cuda/api.h"
 
@@ -122,45 +122,28 @@ static void spoil(float *values, size_t count)
     free(values);
 }
 
-/* The images of a pass: floats, or in every second pass bytes. */
-typedef struct given_images {
-    float *floats; /* NULL: bytes */
-    byte_batch bytes;
-} given_images;
-
-static void give_images(uint32_t pass, given_images *given, psr_batch *batch)
+static byte_batch bytes_of(uint32_t pass)
 {
-    *given = (given_images){.floats = pass % 2 == 0 ? images_of(pass) : NULL};
-    if (given->floats == NULL) {
-        given->bytes = byte_batch_new(pass, BATCH, s.net->channels, s.net->height, s.net->width);
-        batch->bytes = &given->bytes.of;
-    }
-    batch->images = given->floats;
+    return byte_batch_new(pass, BATCH, s.net->channels, s.net->height, s.net->width);
 }
 
-static void spoil_images(given_images *given)
-{
-    if (given->floats != NULL)
-        spoil(given->floats, pixels());
-    else
-        byte_batch_spoil(&given->bytes, BATCH, s.net->channels);
-}
-
-static psr_err train(psr_backend *backend, uint32_t pass, float *buffers, float *gradients,
-                     outputs *out)
+/* given: spoilt as soon as the pass is over; it stays until then. next: what the pass is told that
+ * will come; NULL: nothing. */
+static psr_err train(psr_backend *backend, uint32_t pass, byte_batch *given, const byte_batch *next,
+                     float *buffers, float *gradients, outputs *out)
 {
     float *weights = floats(s.net->params.length);
-    given_images given;
     reported r = {0};
     const psr_exec_hooks hooks = {&r, want, be_ready, progress, layer};
     psr_pass_result result;
     for (size_t i = 0; i < s.net->params.length; i++)
         weights[i] = s.weights[i] * (1 + 0.25f * (float)pass);
-    psr_batch batch = {NULL, s.labels, s.samples, BATCH, .epoch = pass, .seed = 5};
-    give_images(pass, &given, &batch);
+    const psr_batch after = {.bytes = next != NULL ? &next->of : NULL, .count = BATCH};
+    const psr_batch batch = {NULL,          s.labels,  s.samples,           BATCH,
+                             .epoch = pass, .seed = 5, .bytes = &given->of, .next = &after};
     const psr_exec_state state = {weights, gradients, buffers};
     const psr_err err = psr_backend_train(backend, &batch, &state, 1.0f / BATCH, &hooks, &result);
-    spoil_images(&given);
+    byte_batch_spoil(given, BATCH, s.net->channels);
     spoil(weights, s.net->params.length);
     PSR_TRY(err);
     if (r.ready != s.buckets.count)
@@ -171,36 +154,51 @@ static psr_err train(psr_backend *backend, uint32_t pass, float *buffers, float 
     return PSR_OK;
 }
 
+/* Of floats, or in every second pass of bytes. */
 static psr_err infer(psr_backend *backend, uint32_t pass, float *buffers, outputs *out)
 {
-    float *logits = floats((size_t)BATCH * s.net->classes);
-    given_images given;
-    psr_batch batch = {NULL, s.labels, s.samples, BATCH, .epoch = 0, .seed = 5};
-    give_images(pass, &given, &batch);
+    const bool as_bytes = pass % 2 == 1;
+    float *logits = floats((size_t)BATCH * s.net->classes), *images = images_of(pass);
+    byte_batch bytes = bytes_of(pass);
+    const psr_batch batch = {images,
+                             s.labels,
+                             s.samples,
+                             BATCH,
+                             .epoch = 0,
+                             .seed = 5,
+                             .bytes = as_bytes ? &bytes.of : NULL};
     const psr_exec_state state = {s.weights, NULL, buffers};
     psr_pass_result result;
     const psr_err err = psr_backend_infer(backend, &batch, &state, NULL, logits, &result);
-    spoil_images(&given);
+    spoil(images, pixels());
+    byte_batch_spoil(&bytes, BATCH, s.net->channels);
     put(out, logits, (size_t)BATCH * s.net->classes * sizeof *logits);
     free(logits);
     return err;
 }
 
 /* Nobody waits for a pass's gradients but the next pass and the back end's end, behind which they
- * have to be there. */
+ * have to be there. The second pass is told of images that do not come. */
 static psr_err run_training(outputs *out)
 {
+    enum { OTHERS = PASSES };
+    static const uint32_t next[PASSES] = {1, OTHERS, 3};
     const size_t params = s.net->params.length;
     psr_backend *backend = backend_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1);
     float *gradients = floats(PASSES * params), *buffers = floats(s.net->buffers.length);
+    byte_batch bytes[PASSES + 1];
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        bytes[i] = bytes_of(i);
     memcpy(buffers, s.buffers, s.net->buffers.length * sizeof *buffers);
     psr_err err = PSR_OK;
     for (uint32_t pass = 0; pass < PASSES && err == PSR_OK; pass++) {
         if (pass + 1 == PASSES)
             err = infer(backend, 0, buffers, out);
         if (err == PSR_OK)
-            err = train(backend, pass, buffers, gradients + pass * params, out);
+            err = train(backend, pass, &bytes[pass], pass + 1 < PASSES ? &bytes[next[pass]] : NULL,
+                        buffers, gradients + pass * params, out);
     }
+    byte_batch_spoil(&bytes[OTHERS], BATCH, s.net->channels);
     psr_backend_free(backend);
     put(out, gradients, PASSES * params * sizeof *gradients);
     free(gradients);
