@@ -1,7 +1,8 @@
 /* The back end cuda beside those of the processor, on whatever GPU is linked: NVIDIA's, or one that
  * the processor plays. Operators in odd shapes and in sizes for tensor cores beside the reference
  * loops, networks beside oneDNN; float32 and bf16; one training pass and one inference, taken twice
- * with the same bits. bench/gpu_check runs it on machines with a GPU.
+ * with the same bits; of operators in float32, images as bytes give the bits of floats.
+ * bench/gpu_check runs it on machines with a GPU.
  *
  * usage: gpu_parity GROUP|NAME...
  *   GROUP  operators, networks, or large (ResNets of 224 px)
@@ -12,12 +13,14 @@
  * ReLU over goes through dozens of layers: what is really wrong is off by about 1. */
 #include "model/backend.h"
 #include "model/cuda/linked.h"
+#include "model/reference/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/expect.h"
+#include "tests/unit/model/byte_batch.h"
 #include "tests/unit/model/parity.h"
 
 #define A PSR_SHORTCUT_A
@@ -130,6 +133,19 @@ static void repeat(const setting *s, const outcome *found, uint32_t count)
     outcome_done(&again);
 }
 
+/* Other images than those before, which are overwritten: as floats, and as bytes. */
+static void repeat_as_bytes(const setting *s, outcome *found, uint32_t count)
+{
+    const uint32_t C = s->net->channels, H = s->net->height, W = s->net->width;
+    byte_batch bytes = byte_batch_new(7, count, C, H, W);
+    setting given = *s;
+    given.bytes = &bytes.of;
+    psr_ref_images_of_bytes(count, C, H, W, &bytes.of, s->images);
+    passes(s, found, count);
+    repeat(&given, found, count);
+    byte_batch_spoil(&bytes, count, C);
+}
+
 static void a_case_agrees(void **state)
 {
     const job *j = *state;
@@ -142,6 +158,8 @@ static void a_case_agrees(void **state)
     if (!(e.share <= 1))
         fail_msg("%s, %.3g times what is allowed", e.what, e.share);
     repeat(&s, &found, j->of->batch);
+    if (is_operator(j->of) && j->precision == PSR_PRECISION_FP32)
+        repeat_as_bytes(&s, &found, j->of->batch);
     outcome_done(&found);
     outcome_done(&expected);
     setting_done(&s);
