@@ -41,8 +41,10 @@ typedef struct psr_exec_hooks {
      * (base/arrays/fence.h). NULL: both have happened. */
     psr_err (*gradient_ready)(void *context, uint32_t bucket, psr_fence *fence);
     void (*progress)(void *context);
-    /* The computing of a layer begins, or has ended: all but waits, in spans that do not nest. */
-    void (*layer)(void *context, const psr_exec_layer *layer, bool begins);
+    /* A layer was computed meanwhile, by psr_clock_ns: all but waits, in spans that do not nest, in
+     * their order. Called when that is known: on a device, when the pass has ended. A device is
+     * given each step by itself for that, in such a pass. */
+    void (*layer)(void *context, const psr_exec_layer *layer, int64_t begin_ns, int64_t end_ns);
 } psr_exec_hooks;
 
 /* Targets of two labels: what of a sample's target is not its share is second. */

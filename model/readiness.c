@@ -1,5 +1,6 @@
 #include "model/readiness.h"
 
+#include "base/clock.h"
 #include "model/backend.h"
 
 #include <assert.h>
@@ -23,6 +24,7 @@ struct psr_readiness {
     uint32_t *waiting; /* [bucket]: readers whose backward has not finished */
     bool *asked;       /* [bucket] */
     bool *finished;    /* [node]: its backward has been reported */
+    int64_t layer_ns;  /* when the layer under way began */
     const psr_exec_hooks *hooks;
 };
 
@@ -155,10 +157,28 @@ psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node, psr_fenc
     return PSR_OK;
 }
 
-void psr_readiness_layer(const psr_readiness *readiness, const psr_exec_layer *layer, bool begins)
+bool psr_readiness_wants_layers(const psr_readiness *readiness)
 {
-    if (readiness->hooks != NULL && readiness->hooks->layer != NULL)
-        readiness->hooks->layer(readiness->hooks->context, layer, begins);
+    return readiness->hooks != NULL && readiness->hooks->layer != NULL;
+}
+
+void psr_readiness_layer(const psr_readiness *readiness, const psr_exec_layer *layer,
+                         int64_t begin_ns, int64_t end_ns)
+{
+    if (psr_readiness_wants_layers(readiness))
+        readiness->hooks->layer(readiness->hooks->context, layer, begin_ns, end_ns);
+}
+
+void psr_readiness_layer_begins(psr_readiness *readiness)
+{
+    if (psr_readiness_wants_layers(readiness))
+        readiness->layer_ns = psr_clock_ns();
+}
+
+void psr_readiness_layer_ends(const psr_readiness *readiness, const psr_exec_layer *layer)
+{
+    if (psr_readiness_wants_layers(readiness))
+        psr_readiness_layer(readiness, layer, readiness->layer_ns, psr_clock_ns());
 }
 
 bool psr_readiness_reports(const psr_readiness *readiness)

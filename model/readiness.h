@@ -44,10 +44,14 @@ PSR_MUST_CHECK psr_err psr_readiness_forward(psr_readiness *readiness, uint32_t 
 PSR_MUST_CHECK psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node,
                                               psr_fence *fence);
 
-/* To be called where the computing of a layer begins and where it ends: calls the hook of that
- * name. */
+/* To be called where the computing of a layer begins, and where it ends: calls the hook `layer`. */
+void psr_readiness_layer_begins(psr_readiness *readiness);
+void psr_readiness_layer_ends(const psr_readiness *readiness, const struct psr_exec_layer *layer);
+/* Instead, of a layer whose times are known later: whether anybody wants them, and what they were,
+ * by psr_clock_ns. */
+bool psr_readiness_wants_layers(const psr_readiness *readiness);
 void psr_readiness_layer(const psr_readiness *readiness, const struct psr_exec_layer *layer,
-                         bool begins);
+                         int64_t begin_ns, int64_t end_ns);
 
 /* Whether somebody wants to know when gradients are ready. Otherwise they have to be there when the
  * pass has ended. */

@@ -24,17 +24,22 @@ typedef struct running {
     double slow_factor; /* 1: it does not */
     bool records;       /* the pass is recorded */
     double marked_s, busy_s;
-    /* --trace: when pass and layer under way began */
-    int64_t pass_ns, layer_ns;
+    int64_t pass_ns; /* --trace: when the pass under way began */
 } running;
 
 /* ---- the trace ---- */
 
+static void record_span(const psr_passes *passes, psr_trace_kind kind, uint32_t index,
+                        uint32_t count, int64_t begin_ns, int64_t end_ns)
+{
+    if (passes->tracer != NULL)
+        psr_tracer_span(passes->tracer, kind, passes->step, index, count, begin_ns, end_ns);
+}
+
 void psr_passes_record(const psr_passes *passes, psr_trace_kind kind, uint32_t index,
                        uint32_t count, int64_t begin_ns)
 {
-    if (passes->tracer != NULL)
-        psr_tracer_span(passes->tracer, kind, passes->step, index, count, begin_ns, psr_clock_ns());
+    record_span(passes, kind, index, count, begin_ns, psr_passes_clock(passes));
 }
 
 int64_t psr_passes_clock(const psr_passes *passes)
@@ -43,26 +48,23 @@ int64_t psr_passes_clock(const psr_passes *passes)
 }
 
 /* Passes that go on in turn overlap: their layers are recorded, and they as a whole are not. */
-static void record_pass(const running *r, psr_trace_kind kind)
+static void record_pass(const running *r, psr_trace_kind kind, int64_t end_ns)
 {
     if (r->alone)
-        psr_passes_record(r->passes, kind, PSR_TRACE_NO_INDEX, 0, r->pass_ns);
+        record_span(r->passes, kind, PSR_TRACE_NO_INDEX, 0, r->pass_ns, end_ns);
 }
 
 /* The first layer backward ends the forward pass. */
-static void see_layer(void *context, const psr_exec_layer *layer, bool begins)
+static void see_layer(void *context, const psr_exec_layer *layer, int64_t begin_ns, int64_t end_ns)
 {
     running *r = context;
-    if (begins && layer->backward && !r->backward) {
-        record_pass(r, PSR_TRACE_FORWARD);
+    if (layer->backward && !r->backward) {
+        record_pass(r, PSR_TRACE_FORWARD, begin_ns);
         r->backward = true;
-        r->pass_ns = psr_clock_ns();
+        r->pass_ns = begin_ns;
     }
-    if (begins)
-        r->layer_ns = psr_clock_ns();
-    else
-        psr_passes_record(r->passes, layer->backward ? PSR_TRACE_LAYER_BACK : PSR_TRACE_LAYER,
-                          layer->node, layer->count, r->layer_ns);
+    record_span(r->passes, layer->backward ? PSR_TRACE_LAYER_BACK : PSR_TRACE_LAYER, layer->node,
+                layer->count, begin_ns, end_ns);
 }
 
 /* ---- the back end's hooks ---- */
@@ -218,7 +220,7 @@ static void end_pass(running *r, const part *p, const psr_pass_result *result)
     const psr_executor *executor = r->share->replica->executor;
     if (p->count == 0)
         return;
-    record_pass(r, PSR_TRACE_BACKWARD);
+    record_pass(r, PSR_TRACE_BACKWARD, psr_passes_clock(r->passes));
     r->share->result.loss_sum += result->loss_sum;
     r->share->result.correct += result->correct;
     if (!p->last && p->first > 0)

@@ -10,6 +10,11 @@ bool psr_trace_is_computing(psr_trace_kind kind)
     return kind < PSR_TRACE_BEGIN;
 }
 
+bool psr_trace_is_of_pass(psr_trace_kind kind)
+{
+    return kind >= PSR_TRACE_FORWARD && kind <= PSR_TRACE_LAYER_BACK;
+}
+
 /* Where each number stands in an event's bytes, and how many bytes it has. */
 typedef struct place {
     uint8_t at, bytes;

@@ -45,6 +45,8 @@ typedef struct psr_trace_event {
 
 /* Whether it belongs to the thread that computes; otherwise to the one that exchanges. */
 bool psr_trace_is_computing(psr_trace_kind kind);
+/* Whether it is a pass, or a layer in it: what a GPU does, where there is one. */
+bool psr_trace_is_of_pass(psr_trace_kind kind);
 
 #define PSR_TRACE_EVENT_BYTES 56
 /* The most in one message. */

@@ -85,10 +85,15 @@ typedef struct psr_cuda_api {
     psr_err (*stream_synchronize)(psr_cuda_stream *stream); /* the host waits for all of it */
 
     psr_err (*event_new)(psr_cuda_device *device, psr_cuda_event **ret_event);
+    /* An event whose records know when they were passed, which makes them slower. */
+    psr_err (*event_new_timed)(psr_cuda_device *device, psr_cuda_event **ret_event);
     void (*event_free)(psr_cuda_event *event);
     psr_err (*event_record)(psr_cuda_event *event, psr_cuda_stream *stream);
     psr_err (*event_passed)(psr_cuda_event *event, bool *ret_passed); /* true if never recorded */
     psr_err (*event_synchronize)(psr_cuda_event *event);
+    /* How long after the last record of from that of to was passed, by the device's clock. Both are
+     * timed events of one device, and have passed. */
+    psr_err (*event_elapsed)(psr_cuda_event *from, psr_cuda_event *to, int64_t *ret_ns);
 
     /* Any two of device memory, pinned and registered memory. */
     psr_err (*copy)(psr_cuda_stream *stream, void *to, const void *from, size_t bytes);

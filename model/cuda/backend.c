@@ -16,6 +16,7 @@
 #include "model/cuda/executable.h"
 #include "model/cuda/handover.h"
 #include "model/cuda/kernels/launch.h"
+#include "model/cuda/layers.h"
 #include "model/cuda/segments.h"
 
 #include <stdio.h>
@@ -39,6 +40,7 @@ typedef struct cuda {
     psr_cuda_device_memory memory;
     psr_cuda_handover *handover;
     psr_cuda_update *update; /* --update-on device; otherwise NULL */
+    psr_cuda_layers *layers; /* NULL until somebody wants to see a pass's */
     bool holds;              /* the device's weights are held there, and this update is due */
     psr_due_update due;
     psr_cuda_plans plans;
@@ -75,6 +77,7 @@ static void cuda_destroy(void *object)
     close_stream(self, self->coming);
     close_stream(self, self->computing);
     psr_cuda_update_free(self->update);
+    psr_cuda_layers_free(self->layers);
     if (self->came != NULL)
         self->api->event_free(self->came);
     free_executables(self);
@@ -447,16 +450,30 @@ static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
     return PSR_OK;
 }
 
+static psr_err begin_layers(pass *p)
+{
+    cuda *self = p->self;
+    if (!psr_readiness_wants_layers(p->readiness))
+        return PSR_OK;
+    if (self->layers == NULL)
+        PSR_TRY(psr_cuda_layers_new(self->api, self->device, self->computing, &self->layers));
+    p->values.layers = self->layers;
+    return psr_cuda_layers_begin(self->layers, p->executable->program->step_count);
+}
+
 static psr_err run_pass(pass *p, float *logits, psr_pass_result *ret_result)
 {
     cuda *self = p->self;
     PSR_TRY(self->api->device_check(self->device));
+    PSR_TRY(begin_layers(p));
     PSR_TRY(bring_batch(p));
     PSR_TRY(bring_buffers(p));
     PSR_TRY(run_steps(p));
     PSR_TRY(order_results(p, logits != NULL));
     PSR_TRY(bring_ahead(self, p->values.batch->next));
     PSR_TRY(fetch(p, logits, ret_result));
+    if (p->values.layers != NULL)
+        PSR_TRY(psr_cuda_layers_tell(p->values.layers, p->readiness));
     if (p->executable->program->training && !psr_readiness_reports(p->readiness))
         PSR_TRY(psr_cuda_handover_finish(self->handover));
     return PSR_OK;
@@ -488,7 +505,9 @@ static psr_err cuda_train(void *object, const psr_batch *batch, const psr_exec_s
               .executable = exec,
               .state = state,
               .readiness = readiness,
-              .values = {batch, loss_scale * gradient_scale(batch), self->label_smoothing},
+              .values = {.batch = batch,
+                         .loss_scale = loss_scale * gradient_scale(batch),
+                         .label_smoothing = self->label_smoothing},
               .done = self->net->node_count};
     return run(&p, NULL, ret_result);
 }
@@ -503,7 +522,7 @@ static psr_err cuda_infer(void *object, const psr_batch *batch, const psr_exec_s
               .executable = exec,
               .state = state,
               .readiness = readiness,
-              .values = {batch, 0, self->label_smoothing}};
+              .values = {.batch = batch, .label_smoothing = self->label_smoothing}};
     return run(&p, logits, ret_result);
 }
 

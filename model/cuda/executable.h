@@ -9,6 +9,7 @@
 
 typedef struct psr_cuda_planned psr_cuda_planned;
 typedef struct psr_cuda_segments psr_cuda_segments; /* segments.h */
+typedef struct psr_cuda_layers psr_cuda_layers;     /* layers.h */
 
 /* Plans of one device, each graph once. The device is borrowed. */
 typedef struct psr_cuda_plans {
@@ -40,6 +41,7 @@ typedef struct psr_cuda_pass {
     const psr_batch *batch;
     float loss_scale;
     double label_smoothing;
+    psr_cuda_layers *layers; /* take the times of its layers; NULL: nobody asks for them */
 } psr_cuda_pass;
 
 /* plans is borrowed for life. The caller owns *ret_executable: psr_cuda_executable_free. NOMEM;

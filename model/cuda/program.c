@@ -33,6 +33,13 @@ static psr_cuda_step *add_step(psr_cuda_build *b, uint32_t node, bool backward)
     memset(step, 0, sizeof *step);
     step->node = node;
     step->backward = backward;
+    if (backward) {
+        step->layer = node;
+        step->layer_nodes = 1;
+    } else if (b->group != NULL) {
+        step->layer = b->group->nodes[0];
+        step->layer_nodes = b->group->node_count;
+    }
     step->graph = PSR_NONE;
     return step;
 }

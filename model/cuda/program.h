@@ -78,6 +78,9 @@ typedef struct psr_cuda_step {
     uint32_t node; /* its weights, and those of the nodes before it, are here; backward: its
                       gradients are done when the last step of this node is */
     bool backward;
+    /* The layer that it is a part of: the first of nodes that are computed as one, and their
+     * number. The loss is part of none, and neither are logits' other types: 0 nodes. */
+    uint32_t layer, layer_nodes;
     uint32_t graph;                        /* PSR_NONE: it is a kernel */
     float numbers[PSR_CUDA_GRAPH_TENSORS]; /* of a graph: its tensors by value */
     psr_cuda_kernel kernel;

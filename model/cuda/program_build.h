@@ -17,6 +17,7 @@ typedef struct psr_cuda_build {
     psr_cuda_type type;
     bool training;
     psr_onednn_graph groups;
+    const psr_onednn_group *group; /* whose forward steps are built; NULL: no group's */
     psr_cuda_program *program;
     uint32_t step_room, graph_room, place_room;
     psr_onednn_buffers buffers;

@@ -454,8 +454,11 @@ static void build_group(psr_cuda_build *b, const psr_onednn_group *group)
 void psr_cuda_build_forward(psr_cuda_build *b)
 {
     const uint32_t last = b->net->node_count - 1;
-    for (uint32_t i = 0; i < b->groups.count && b->err == PSR_OK; i++)
-        build_group(b, &b->groups.groups[i]);
+    for (uint32_t i = 0; i < b->groups.count && b->err == PSR_OK; i++) {
+        b->group = &b->groups.groups[i];
+        build_group(b, b->group);
+    }
+    b->group = NULL;
     b->program->logits = b->values[last];
     if (psr_cuda_build_type(b, last) == PSR_CUDA_FLOAT32)
         return;

@@ -1,5 +1,7 @@
 #include "model/cuda/segments.h"
 
+#include "model/cuda/layers.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,9 +118,12 @@ void psr_cuda_segments_free(psr_cuda_segments *segments)
 static psr_err order(const psr_cuda_segments *s, const segment *of, const psr_cuda_pass *pass,
                      void *workspace)
 {
-    for (uint32_t i = of->first; i < of->first + of->count; i++)
+    for (uint32_t i = of->first; i < of->first + of->count; i++) {
+        if (pass->layers != NULL)
+            PSR_TRY(psr_cuda_layers_step(pass->layers, &s->executable->program->steps[i]));
         PSR_TRY(psr_cuda_executable_step(s->executable, i, pass, s->api, s->stream, workspace));
-    return PSR_OK;
+    }
+    return pass->layers != NULL ? psr_cuda_layers_pause(pass->layers) : PSR_OK;
 }
 
 /* What was begun is ended in any case: the stream records no more. */
@@ -165,9 +170,10 @@ psr_err psr_cuda_segments_run(psr_cuda_segments *segments, uint32_t first,
     segment *of = &s->items[s->next++];
     assert(of->first == first);
     *ret_next = first + of->count;
-    if (of->records && of->was_ordered && of->recording == NULL)
+    const bool may_record = of->records && pass->layers == NULL;
+    if (may_record && of->was_ordered && of->recording == NULL)
         PSR_TRY(try_to_record(s, of, pass, workspace));
     of->was_ordered = true;
-    return of->recording != NULL ? s->api->recording_run(s->stream, of->recording)
-                                 : order(s, of, pass, workspace);
+    return may_record && of->recording != NULL ? s->api->recording_run(s->stream, of->recording)
+                                               : order(s, of, pass, workspace);
 }

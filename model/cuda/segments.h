@@ -6,7 +6,8 @@
  * what they need. The second time they are recorded (api.h), and from then on the recording is run,
  * which is one order. A recording repeats what was ordered, so the bits are the same. A step whose
  * arguments are others in each pass is a segment by itself, and never recorded; nor is any that the
- * device cannot record.
+ * device cannot record. In a pass whose layers somebody wants to see (layers.h) nothing is recorded
+ * and no recording is run.
  *
  * One thread, that of the back end. */
 #ifndef PSR_MODEL_CUDA_SEGMENTS_H

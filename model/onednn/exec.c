@@ -178,9 +178,9 @@ static psr_err forward(psr_onednn_exec *exec)
         for (uint32_t node = 0; node < group->node_count && !exec->stopped; node++)
             PSR_TRY(psr_readiness_forward(exec->readiness, group->nodes[node]));
         const psr_exec_layer layer = {group->nodes[0], group->node_count, false};
-        psr_readiness_layer(exec->readiness, &layer, true);
+        psr_readiness_layer_begins(exec->readiness);
         PSR_TRY(step->class->forward(exec, step));
-        psr_readiness_layer(exec->readiness, &layer, false);
+        psr_readiness_layer_ends(exec->readiness, &layer);
         if (exec->stopped)
             return PSR_OK;
     }
@@ -198,12 +198,12 @@ static void add_gradients(psr_onednn_exec *exec, const psr_onednn_step *step)
 static psr_err step_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     const psr_exec_layer layer = {step->group->nodes[0], step->group->node_count, true};
-    psr_readiness_layer(exec->readiness, &layer, true);
+    psr_readiness_layer_begins(exec->readiness);
     if (!exec->stopped)
         add_gradients(exec, step);
     if (step->has_gradient)
         PSR_TRY(step->class->backward(exec, step));
-    psr_readiness_layer(exec->readiness, &layer, false);
+    psr_readiness_layer_ends(exec->readiness, &layer);
     return PSR_OK;
 }
 

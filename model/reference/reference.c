@@ -431,14 +431,14 @@ static bool take_node(pass *p, uint32_t i)
     const psr_exec_layer layer = {i, 1, p->backward};
     const bool stops =
         p->sync && !p->stopped && p->net->nodes[i].op == PSR_OP_BATCHNORM && !p->net->nodes[i].held;
-    psr_readiness_layer(p->readiness, &layer, true);
+    psr_readiness_layer_begins(p->readiness);
     if (stops)
         (p->backward ? sum_backward : sum_forward)(p, i);
     else if (p->stopped)
         (p->backward ? go_on_backward : go_on_forward)(p, i);
     else
         (p->backward ? backward_node : forward_node)(p, i);
-    psr_readiness_layer(p->readiness, &layer, false);
+    psr_readiness_layer_ends(p->readiness, &layer);
     p->stopped = stops;
     return stops;
 }

@@ -2,9 +2,9 @@
 every step with the same bits in ps with one and two shards, in a ring and in local, whatever is
 delayed, and whether images come to the GPU as bytes or as floats; losses are those of a run on the
 processor; a run that was cut goes on; in fp16 all leave out the same steps, and what overflows
-halves the scale of the loss; what cannot be is refused by name; a device that fails, has too little
-memory or loses its worker ends the run in order; and with --update-on device all is as with the
-host's updates, bit by bit.
+halves the scale of the loss; what cannot be is refused by name; a trace has a row of what each GPU
+computes; a device that fails, has too little memory or loses its worker ends the run in order; and
+with --update-on device all is as with the host's updates, bit by bit.
 
 usage: test_gpu.py EMULATED-PSRING PSRING CASE [all]
 
@@ -19,6 +19,8 @@ import sys
 
 from psring_live import LiveRun
 from psring_run import PATIENCE_S, Run, Tap, Workspace
+from test_trace import Trace, overlapping
+from trace_format import problems
 
 GRAY = "synthetic:count=49,test=20,channels=1,size=28"
 COLOUR = "synthetic:count=25,test=10,channels=3,size=16"
@@ -41,6 +43,8 @@ MODES = {
 INPUT = {"mlp": "bytes", "convnet-bf16": "bytes", "resnet20": "floats"}
 # Each way with one network or another; all of them in the suite slow.
 FEW = {"mlp": ("ps-2-without-shared-memory", "ring"), "convnet-bf16": ("ps-1", "ring-by-hops"), "resnet20": ("ps-2", "ring")}
+
+LAYERS = ("fc1", "relu1", "fc2", "relu2", "fc3")  # of mlp
 
 UPDATES = {
     "sgd": {"momentum": 0.9, "nesterov": True, "weight-decay": 0.001, "no-decay": "bias", "lr-factor": "fc2.*=2", "freeze": "conv2"},
@@ -90,13 +94,31 @@ def check_modes(tap, psring, directory, case, everything):
            "%s: losses are those of a run on the processor" % case, ["%s %s" % (at, (theirs[at], ours[at])) for at in theirs if at in ours])
 
 
+def check_trace(tap, run, step):
+    """Of a run of the network mlp in which one step was traced."""
+    trace = Trace(os.path.join(run.out, "trace.json"))
+    bad = problems(trace.text) + overlapping(trace)
+    tap.ok(not bad, "a trace is what its format asks for, and spans of one row nest", bad[:3])
+    for pid in trace.workers():
+        row = sorted((e for e in trace.of("X") if e["pid"] == pid and trace.rows[pid, e["tid"]] == "GPU"), key=lambda e: (e["ts"], -e["dur"]))
+        told = [(e["cat"], e["name"]) for e in row if e["cat"] != "pass"]
+        tap.ok([e["name"] for e in row if e["cat"] == "pass"] == ["forward", "backward"] and {e["args"]["step"] for e in row} == {step},
+               "%s: its GPU's row has the passes of the step" % trace.names[pid], [str(row)])
+        tap.ok(told == [("forward", name) for name in LAYERS] + [("backward", name) for name in reversed(LAYERS)],
+               "%s: and in them each layer, one behind the other" % trace.names[pid], [str(told)])
+        tap.ok(not [e for e in trace.of("X", "forward") if e["pid"] == pid and e not in row], "%s: and no other row has any" % trace.names[pid])
+
+
 def check_resume(tap, psring, directory):
     options = dict(COMMON, **CASES["mlp"][0], mode="ring", **{"checkpoint-every": 2})
     whole = Run(psring, directory, "whole", options, env=dict(os.environ, PSR_CUDA_RECORDINGS="off"))
-    resumed = Run(psring, directory, "resumed", dict(options, mode="ps", resume=os.path.join(whole.out, "checkpoints", "step-2")),
+    resumed = Run(psring, directory, "resumed", dict(options, mode="ps", trace="4-4", resume=os.path.join(whole.out, "checkpoints", "step-2")),
                   env=dict(os.environ, PSR_CUDA_INPUT="floats"))
     tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in whole.hashes().items() if step > 2},
-           "a resumed run, whose passes are recorded, and whose images are copied as floats, ends later steps with the same bits", whole.why() + resumed.why())
+           "a resumed run, whose passes are recorded or traced, and whose images are copied as floats, ends later steps with the same bits",
+           whole.why() + resumed.why())
+    if resumed.status == 0:
+        check_trace(tap, resumed, 4)
 
 
 def scales_of(run):

@@ -66,10 +66,12 @@ psr_err psr_nvidia_stream_synchronize(psr_cuda_stream *stream);
 /* Of those that have come to an end, or are still busy: what has failed. */
 psr_err psr_nvidia_streams_check(psr_cuda_device *device);
 psr_err psr_nvidia_event_new(psr_cuda_device *device, psr_cuda_event **ret_event);
+psr_err psr_nvidia_event_new_timed(psr_cuda_device *device, psr_cuda_event **ret_event);
 void psr_nvidia_event_free(psr_cuda_event *event);
 psr_err psr_nvidia_event_record(psr_cuda_event *event, psr_cuda_stream *stream);
 psr_err psr_nvidia_event_passed(psr_cuda_event *event, bool *ret_passed);
 psr_err psr_nvidia_event_synchronize(psr_cuda_event *event);
+psr_err psr_nvidia_event_elapsed(psr_cuda_event *from, psr_cuda_event *to, int64_t *ret_ns);
 
 psr_err psr_nvidia_copy(psr_cuda_stream *stream, void *to, const void *from, size_t bytes);
 psr_err psr_nvidia_fill(psr_cuda_stream *stream, void *to, uint8_t byte, size_t bytes);

@@ -89,17 +89,16 @@ static void end_event(psr_cuda_device *device, void *what)
     free(event);
 }
 
-/* Without times, which would make records and waits slower. */
-psr_err psr_nvidia_event_new(psr_cuda_device *device, psr_cuda_event **ret_event)
+static psr_err new_event(psr_cuda_device *device, unsigned flags, psr_cuda_event **ret_event)
 {
     cudaEvent_t made = NULL;
     PSR_TRY(psr_nvidia_enter(device));
     psr_cuda_event *event = malloc(sizeof *event);
     if (event == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an event");
-    psr_err err = psr_nvidia_check(
-        device->wall, device->wall->cudaEventCreateWithFlags(&made, cudaEventDisableTiming),
-        "cudaEventCreateWithFlags");
+    psr_err err =
+        psr_nvidia_check(device->wall, device->wall->cudaEventCreateWithFlags(&made, flags),
+                         "cudaEventCreateWithFlags");
     if (err != PSR_OK) {
         free(event);
         return err;
@@ -108,6 +107,17 @@ psr_err psr_nvidia_event_new(psr_cuda_device *device, psr_cuda_event **ret_event
     PSR_TRY(psr_nvidia_own(device, event, end_event));
     *ret_event = event;
     return PSR_OK;
+}
+
+/* Without times, which would make records and waits slower. */
+psr_err psr_nvidia_event_new(psr_cuda_device *device, psr_cuda_event **ret_event)
+{
+    return new_event(device, cudaEventDisableTiming, ret_event);
+}
+
+psr_err psr_nvidia_event_new_timed(psr_cuda_device *device, psr_cuda_event **ret_event)
+{
+    return new_event(device, cudaEventDefault, ret_event);
 }
 
 void psr_nvidia_event_free(psr_cuda_event *event)
@@ -137,6 +147,17 @@ psr_err psr_nvidia_event_synchronize(psr_cuda_event *event)
 {
     const psr_cuda_wall *wall = event->device->wall;
     return psr_nvidia_check(wall, wall->cudaEventSynchronize(event->event), "cudaEventSynchronize");
+}
+
+/* CUDA tells milliseconds. */
+psr_err psr_nvidia_event_elapsed(psr_cuda_event *from, psr_cuda_event *to, int64_t *ret_ns)
+{
+    const psr_cuda_wall *wall = from->device->wall;
+    float ms = 0;
+    PSR_TRY(psr_nvidia_check(wall, wall->cudaEventElapsedTime(&ms, from->event, to->event),
+                             "cudaEventElapsedTime"));
+    *ret_ns = (int64_t)((double)ms * 1e6);
+    return PSR_OK;
 }
 
 /* ---- orders ---- */

@@ -43,6 +43,7 @@
     CALL(cudaEventRecord)                                                                          \
     CALL(cudaEventQuery)                                                                           \
     CALL(cudaEventSynchronize)                                                                     \
+    CALL(cudaEventElapsedTime)                                                                     \
     CALL(cudaMemcpyAsync)                                                                          \
     CALL(cudaMemsetAsync)                                                                          \
     CALL(cudaLaunchHostFunc)                                                                       \

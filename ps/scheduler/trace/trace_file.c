@@ -98,8 +98,16 @@ static uint32_t tid_of_exchange(const psr_trace_file *file, psr_peer self)
     return file->options.view->member_count + pid_of(file, self);
 }
 
+/* Of passes, which a GPU computes while the thread goes on; or waits for weights. */
+static uint32_t tid_of_gpu(const psr_trace_file *file, psr_peer self)
+{
+    return 2 * file->options.view->member_count + pid_of(file, self);
+}
+
 static uint32_t tid_of(const psr_trace_file *file, psr_peer self, psr_trace_kind kind)
 {
+    if (psr_trace_is_of_pass(kind) && psr_config_uses_gpu(file->options.config, NULL))
+        return tid_of_gpu(file, self);
     return psr_trace_is_computing(kind) || self.role == PSR_ROLE_SHARD || file->options.one_thread
                ? tid_of_compute(file, self)
                : tid_of_exchange(file, self);
@@ -141,6 +149,8 @@ static void name_process(psr_trace_file *file, const psr_view_member *member)
              shard ? "fold and update" : "compute");
     if (!shard && !file->options.one_thread)
         name_row(file, member->peer, tid_of_exchange(file, member->peer), "exchange");
+    if (!shard && psr_config_uses_gpu(file->options.config, NULL))
+        name_row(file, member->peer, tid_of_gpu(file, member->peer), "GPU");
 }
 
 /* ---- what an event is called ---- */

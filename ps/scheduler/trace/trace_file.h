@@ -1,8 +1,8 @@
 /* trace.json of a run directory: what all processes recorded in some steps (comm/trace/tracer.h),
  * as Chrome's trace format (an object with traceEvents), which Perfetto and chrome://tracing show.
- * It has a row for each thread of each process. Times are microseconds since START by the
- * scheduler's clock; "otherData" says of each process how far its clock was off and how sure that
- * is. docs/seeing.md describes it.
+ * It has a row for each thread of each process, and one for each worker's GPU in a run on GPUs.
+ * Times are microseconds since START by the scheduler's clock; "otherData" says of each process how
+ * far its clock was off and how sure that is. docs/seeing.md describes it.
  *
  * It is written beside its place as pieces come, and renamed when all are there, or no more can
  * come. So it is always whole JSON, or absent. One thread. */

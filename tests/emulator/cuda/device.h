@@ -87,6 +87,7 @@ typedef enum psr_emulator_order_kind {
 typedef struct psr_emulator_mark {
     uint32_t references;
     bool passed;
+    int64_t passed_ns;       /* by psr_clock_ns */
     psr_cuda_stream *stream; /* until it has passed */
     uint64_t recording;      /* its number; 0: not of one */
     uint32_t lane, index;    /* of a recording's marks */
@@ -159,6 +160,7 @@ struct psr_cuda_stream {
 struct psr_cuda_event {
     psr_emulator_made made;
     psr_emulator_mark *mark; /* NULL: never recorded */
+    bool timed;
 };
 
 struct psr_cuda_recording {
@@ -175,10 +177,12 @@ void psr_emulator_stream_free(psr_cuda_stream *stream);
 psr_err psr_emulator_stream_wait(psr_cuda_stream *stream, psr_cuda_event *event);
 psr_err psr_emulator_stream_synchronize(psr_cuda_stream *stream);
 psr_err psr_emulator_event_new(psr_cuda_device *device, psr_cuda_event **ret_event);
+psr_err psr_emulator_event_new_timed(psr_cuda_device *device, psr_cuda_event **ret_event);
 void psr_emulator_event_free(psr_cuda_event *event);
 psr_err psr_emulator_event_record(psr_cuda_event *event, psr_cuda_stream *stream);
 psr_err psr_emulator_event_passed(psr_cuda_event *event, bool *ret_passed);
 psr_err psr_emulator_event_synchronize(psr_cuda_event *event);
+psr_err psr_emulator_event_elapsed(psr_cuda_event *from, psr_cuda_event *to, int64_t *ret_ns);
 /* Takes the order, which is of malloc. */
 psr_err psr_emulator_give(psr_cuda_stream *stream, psr_emulator_order *order);
 psr_emulator_order *psr_emulator_order_new(psr_emulator_order_kind kind); /* NULL: no memory */

@@ -7,6 +7,7 @@
  * lets other streams move in between, and each move ahead with a chance of its own. */
 #include "tests/emulator/cuda/device.h"
 
+#include "base/clock.h"
 #include "base/system/thread.h"
 
 #include <stdlib.h>
@@ -82,6 +83,7 @@ static void move(psr_cuda_stream *s)
     psr_emulator_order *order = s->first;
     if (order->kind == PSR_EMULATOR_RECORD) {
         order->mark->passed = true;
+        order->mark->passed_ns = psr_clock_ns();
         order->mark->stream = NULL;
     } else if (order->kind != PSR_EMULATOR_WAIT) {
         s->busy = true;
@@ -319,6 +321,13 @@ psr_err psr_emulator_event_new(psr_cuda_device *device, psr_cuda_event **ret_eve
     return PSR_OK;
 }
 
+psr_err psr_emulator_event_new_timed(psr_cuda_device *device, psr_cuda_event **ret_event)
+{
+    PSR_TRY(psr_emulator_event_new(device, ret_event));
+    (*ret_event)->timed = true;
+    return PSR_OK;
+}
+
 void psr_emulator_event_free(psr_cuda_event *event)
 {
     if (event == NULL)
@@ -445,6 +454,36 @@ psr_err psr_emulator_event_synchronize(psr_cuda_event *event)
     psr_emulator_mark_drop(mark);
     if (err == PSR_OK)
         err = psr_emulator_failed(device);
+    pthread_mutex_unlock(&device->lock);
+    return err;
+}
+
+/* Locked. */
+static psr_err check_timed(const psr_cuda_event *event)
+{
+    if (!event->timed)
+        return psr_fail(PSR_ERR_COMPUTE, "the host asks for the time of an event without times");
+    if (event->mark != NULL)
+        PSR_TRY(refuse_recorded(event->mark));
+    if (event->mark == NULL || !event->mark->passed)
+        return psr_fail(PSR_ERR_COMPUTE, "the host asks for the time of an event that has not "
+                                         "passed");
+    return PSR_OK;
+}
+
+psr_err psr_emulator_event_elapsed(psr_cuda_event *from, psr_cuda_event *to, int64_t *ret_ns)
+{
+    psr_cuda_device *device = from->made.device;
+    pthread_mutex_lock(&device->lock);
+    psr_err err = psr_emulator_failed(device);
+    if (err == PSR_OK && to->made.device != device)
+        err = psr_fail(PSR_ERR_COMPUTE, "the host asks for the time between two devices' events");
+    if (err == PSR_OK)
+        err = check_timed(from);
+    if (err == PSR_OK)
+        err = check_timed(to);
+    if (err == PSR_OK)
+        *ret_ns = to->mark->passed_ns - from->mark->passed_ns;
     pthread_mutex_unlock(&device->lock);
     return err;
 }

@@ -228,6 +228,36 @@ static void events_pass(void **state)
     }
 }
 
+static void timed_events_know_when_they_passed(void **state)
+{
+    (void)state;
+    for (int way = PSR_EMULATOR_THREADS; way <= PSR_EMULATOR_LAZY; way++) {
+        fixture fix, *f = &fix;
+        psr_cuda_event *begins = NULL, *ends = NULL;
+        psr_cuda_recording *recording = NULL;
+        int64_t ns = -1, back_ns = 1;
+        open_fixture(f, (psr_emulator_streams)way, 5);
+        OK(event_new_timed(f->device, &begins));
+        OK(event_new_timed(f->device, &ends));
+        assert_int_equal(f->api->event_elapsed(begins, ends, &ns), PSR_ERR_COMPUTE);
+        OK(event_record(begins, f->a));
+        OK(copy(f->a, f->x, f->in, BYTES));
+        OK(event_record(ends, f->a));
+        OK(stream_synchronize(f->a));
+        OK(event_elapsed(begins, ends, &ns));
+        OK(event_elapsed(ends, begins, &back_ns));
+        assert_true(ns >= 0 && back_ns == -ns);
+        OK(event_record(f->first, f->a));
+        OK(stream_synchronize(f->a));
+        assert_int_equal(f->api->event_elapsed(begins, f->first, &ns), PSR_ERR_COMPUTE);
+        OK(record_begin(f->a));
+        OK(event_record(ends, f->a));
+        OK(record_end(f->a, &recording));
+        assert_int_equal(f->api->event_elapsed(begins, ends, &ns), PSR_ERR_COMPUTE);
+        close_fixture(f);
+    }
+}
+
 static void count(void *context)
 {
     atomic_fetch_add((atomic_int *)context, 1);
@@ -324,6 +354,7 @@ int main(void)
         cmocka_unit_test(seeds_repeat),
         cmocka_unit_test(lazy_streams_do_nothing_unasked),
         cmocka_unit_test(events_pass),
+        cmocka_unit_test(timed_events_know_when_they_passed),
         cmocka_unit_test(calls_come_in_order_and_also_after_a_failure),
         cmocka_unit_test(recordings_refuse_what_cuda_does),
         cmocka_unit_test(a_dropped_call_is_counted_and_left_out),

@@ -150,9 +150,10 @@ typedef struct pass {
     double loss;
 } pass;
 
-static void see_layer(void *context, const psr_exec_layer *layer, bool begins)
+static void see_layer(void *context, const psr_exec_layer *layer, int64_t begin_ns, int64_t end_ns)
 {
-    ((pass *)context)->layers += layer->backward && begins ? layer->count : 0;
+    assert_true(begin_ns > 0 && begin_ns <= end_ns);
+    ((pass *)context)->layers += layer->backward ? layer->count : 0;
 }
 
 static psr_err see_ready(void *context, uint32_t bucket, psr_fence *fence)

@@ -94,13 +94,6 @@ static void progress(void *context)
     (void)context;
 }
 
-static void layer(void *context, const psr_exec_layer *of, bool begins)
-{
-    (void)context;
-    (void)of;
-    (void)begins;
-}
-
 static size_t pixels(void)
 {
     return BATCH * (size_t)s.net->channels * s.net->height * s.net->width;
@@ -134,7 +127,8 @@ static psr_err train(psr_backend *backend, uint32_t pass, byte_batch *given, con
 {
     float *weights = floats(s.net->params.length);
     reported r = {0};
-    const psr_exec_hooks hooks = {&r, want, be_ready, progress, layer};
+    const psr_exec_hooks hooks = {
+        .context = &r, .weights_wanted = want, .gradient_ready = be_ready, .progress = progress};
     psr_pass_result result;
     for (size_t i = 0; i < s.net->params.length; i++)
         weights[i] = s.weights[i] * (1 + 0.25f * (float)pass);

@@ -1,5 +1,6 @@
 /* The back end cuda with recordings and without: the same bits, whatever changes between passes, on
  * a GPU that this processor plays; what is recorded and when; and devices that cannot record. */
+#include "base/clock.h"
 #include "model/backend.h"
 #include "model/cuda/api.h"
 
@@ -153,7 +154,23 @@ typedef struct pass_of {
     uint32_t count, epoch;
     float scale;
     bool infers, has_second, grows; /* grows: graphs need more workspace from here on */
+    bool sees;                      /* somebody wants to see its layers */
 } pass_of;
+
+typedef struct seen {
+    psr_exec_layer layer;
+    int64_t begin_ns, end_ns;
+} seen;
+#define SEEN_MOST 512
+static seen layers[SEEN_MOST];
+static uint32_t layer_count;
+
+static void see_layer(void *context, const psr_exec_layer *layer, int64_t begin_ns, int64_t end_ns)
+{
+    (void)context;
+    assert_true(layer_count < SEEN_MOST);
+    layers[layer_count++] = (seen){*layer, begin_ns, end_ns};
+}
 
 static void run_pass(const setting *s, passed *p, const pass_of *of)
 {
@@ -168,7 +185,9 @@ static void run_pass(const setting *s, passed *p, const pass_of *of)
                              .seed = 5 + of->epoch % 3,
                              .second = of->has_second ? &second : NULL};
     const psr_exec_state state = {s->weights, of->infers ? NULL : p->gradients, p->buffers};
+    const psr_exec_hooks hooks = {.layer = see_layer};
     psr_pass_result result;
+    layer_count = 0;
     more_workspace += of->grows ? 1 << 20 : 0;
     if (of->infers) {
         float *logits = floats((size_t)of->count * s->net->classes);
@@ -176,7 +195,8 @@ static void run_pass(const setting *s, passed *p, const pass_of *of)
         put(p, logits, of->count * s->net->classes * sizeof *logits);
         free(logits);
     } else {
-        expect_ok(psr_backend_train(p->backend, &batch, &state, of->scale, NULL, &result));
+        expect_ok(psr_backend_train(p->backend, &batch, &state, of->scale, of->sees ? &hooks : NULL,
+                                    &result));
         put(p, p->gradients, s->net->params.length * sizeof *p->gradients);
         put(p, p->buffers, s->net->buffers.length * sizeof *p->buffers);
     }
@@ -190,8 +210,8 @@ static const pass_of several[] = {
     {.count = 4, .epoch = 0, .scale = 0.25f},
     {.count = 4, .epoch = 1, .scale = 0.25f},
     {.count = 4, .infers = true},
-    {.count = 4, .epoch = 2, .scale = 0.5f},
-    {.count = 4, .epoch = 2, .scale = 0.25f, .has_second = true},
+    {.count = 4, .epoch = 2, .scale = 0.5f, .sees = true},
+    {.count = 4, .epoch = 2, .scale = 0.25f, .has_second = true, .sees = true},
     {.count = 4, .infers = true},
     {.count = 3, .epoch = 3, .scale = 0.25f, .grows = true},
     {.count = 4, .epoch = 4, .scale = 0.25f},
@@ -205,8 +225,11 @@ enum { SEVERAL = sizeof several / sizeof *several };
 static passed run_several(const setting *s, psr_precision precision, bool unrecorded)
 {
     passed p = open_backend(s, precision, unrecorded);
-    for (int i = 0; i < SEVERAL; i++)
-        run_pass(s, &p, &several[i]);
+    for (int i = 0; i < SEVERAL; i++) {
+        pass_of of = several[i];
+        of.sees = of.sees && !unrecorded; /* what is expected is that of passes nobody looks at */
+        run_pass(s, &p, &of);
+    }
     return p;
 }
 
@@ -310,6 +333,80 @@ static void the_second_pass_records_and_the_third_orders_little(void **state)
     setting_done(&s);
 }
 
+/* Of a training pass of two samples by that back end, which nobody else sees. */
+static uint32_t layers_of(const setting *s, psr_backend_kind kind, seen ret_layers[SEEN_MOST])
+{
+    const pass_of pass = {.count = 2, .epoch = 1, .scale = 1, .sees = true};
+    const psr_backend_options options = {
+        .kind = kind, .max_batch = 4, .threads = 1, .buckets = &s->buckets};
+    passed p = open_backend(s, PSR_PRECISION_FP32, false);
+    psr_backend_free(p.backend);
+    expect_ok(psr_backend_new(s->net, &options, &p.backend));
+    run_pass(s, &p, &pass);
+    memcpy(ret_layers, layers, layer_count * sizeof *layers);
+    close_backend(&p);
+    return layer_count;
+}
+
+static bool has_layer(const seen *of, uint32_t count, const psr_exec_layer *layer)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (of[i].layer.node == layer->node && of[i].layer.count == layer->count &&
+            of[i].layer.backward == layer->backward)
+            return true;
+    return false;
+}
+
+/* What the processor's back end groups, a GPU's forward pass does: but for what costs nothing. */
+static void layers_are_those_of_the_processor(void **state)
+{
+    (void)state;
+    static seen here[SEEN_MOST], there[SEEN_MOST];
+    setting s = setting_cut(named("resnet20", 3, 16, PSR_SHORTCUT_B), 1 << 14);
+    begin(0);
+    const uint32_t ours = layers_of(&s, PSR_BACKEND_ONEDNN, here),
+                   theirs = layers_of(&s, PSR_BACKEND_CUDA, there);
+    for (uint32_t i = 0; i < theirs; i++)
+        assert_true(there[i].layer.backward || has_layer(here, ours, &there[i].layer));
+    uint32_t with_weights = 0;
+    for (uint32_t i = 0; i < ours; i++) {
+        const psr_exec_layer *layer = &here[i].layer;
+        if (s.net->nodes[layer->node].weight == PSR_NONE)
+            continue;
+        with_weights++;
+        const psr_exec_layer back = {layer->node, 1, true};
+        assert_true(has_layer(there, theirs, layer->backward ? &back : layer));
+    }
+    assert_true(with_weights > 40);
+    setting_done(&s);
+}
+
+static void layers_follow_each_other_within_the_pass(void **state)
+{
+    (void)state;
+    setting s = setting_cut(everything(), 256);
+    const pass_of pass = {.count = 4, .epoch = 1, .scale = 1, .sees = true};
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        begin(seed);
+        passed p = open_backend(&s, PSR_PRECISION_BF16, false);
+        for (int i = 0; i < 3; i++) {
+            const int64_t before_ns = psr_clock_ns();
+            run_pass(&s, &p, &pass);
+            int64_t at_ns = before_ns;
+            assert_true(layer_count > 20);
+            for (uint32_t k = 0; k < layer_count; k++) {
+                assert_true(layers[k].begin_ns >= at_ns && layers[k].end_ns >= layers[k].begin_ns);
+                assert_true(k == 0 || layers[k].layer.backward || !layers[k - 1].layer.backward);
+                at_ns = layers[k].end_ns;
+            }
+            assert_true(at_ns <= psr_clock_ns() && layers[layer_count - 1].layer.backward);
+        }
+        assert_int_equal(begun + run_again, 0); /* recordings have no layers */
+        close_backend(&p);
+    }
+    setting_done(&s);
+}
+
 /* How many orders the device had been given when each bucket was asked for, and when it was
  * ready. */
 typedef struct hand_over {
@@ -394,6 +491,8 @@ int main(void)
         cmocka_unit_test(recorded_passes_give_the_bits_of_passes_that_are_not),
         cmocka_unit_test(numbers_of_dropout_are_others_in_each_recorded_pass),
         cmocka_unit_test(the_second_pass_records_and_the_third_orders_little),
+        cmocka_unit_test(layers_are_those_of_the_processor),
+        cmocka_unit_test(layers_follow_each_other_within_the_pass),
         cmocka_unit_test(buckets_come_and_go_between_the_same_steps_as_without_recordings),
         cmocka_unit_test(what_cannot_be_recorded_is_ordered_step_by_step),
     };

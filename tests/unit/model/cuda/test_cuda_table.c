@@ -206,6 +206,24 @@ static void orders_come_to_the_stream_in_their_order(void **state)
     assert_int_equal(api->event_passed(event, &passed), PSR_ERR_COMPUTE);
 }
 
+static void timed_events_are_made_otherwise_and_tell_nanoseconds(void **state)
+{
+    psr_cuda_event *from = NULL, *to = NULL;
+    int64_t ns = 0;
+    (void)state;
+    play("");
+    assert_ok(api->event_new_timed(device, &from));
+    assert_ok(api->event_new_timed(device, &to));
+    assert_true(was_said("cudaEventCreateWithFlags flags 0\n"));
+    assert_ok(api->event_elapsed(from, to, &ns));
+    assert_true(was_said("cudaEventElapsedTime from "));
+    assert_int_equal(ns, 1500000);
+    play("cudaEventElapsedTime=600");
+    assert_int_equal(api->event_elapsed(from, to, &ns), PSR_ERR_COMPUTE);
+    api->event_free(from);
+    api->event_free(to);
+}
+
 static void add_one(void *context)
 {
     ++*(int *)context;
@@ -632,6 +650,7 @@ int main(void)
         TEST(a_device_that_cannot_be_used_is_refused_in_one_line),
         TEST(what_a_device_made_ends_with_it_the_last_first),
         TEST(orders_come_to_the_stream_in_their_order),
+        TEST(timed_events_are_made_otherwise_and_tell_nanoseconds),
         TEST(the_host_is_called_also_when_the_device_has_failed),
         TEST(each_failure_is_one_line_that_says_what_to_do),
         TEST(memory_that_is_not_there_is_told_with_what_is),

@@ -210,6 +210,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return (cudaError_t)say("cudaEventSynchronize %u", NUMBER(event));
 }
 
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    *ms = 1.5f;
+    return (cudaError_t)say("cudaEventElapsedTime from %u to %u", NUMBER(from), NUMBER(to));
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {

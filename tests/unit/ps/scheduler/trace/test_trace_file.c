@@ -239,6 +239,37 @@ static void no_two_processes_share_the_number_of_a_thread(void **state)
     end(&p);
 }
 
+static void passes_of_a_gpu_have_a_row_of_their_own(void **state)
+{
+    (void)state;
+    played p;
+    begin(&p);
+    expect_ok(psr_config_set(&p.config, "device", "cuda"));
+    add(&p, (psr_trace_event){.kind = PSR_TRACE_WAIT_BUCKET, .step = 7, .begin_ns = 1760000});
+    add(&p, (psr_trace_event){
+                .kind = PSR_TRACE_BACKWARD, .index = PSR_TRACE_NO_INDEX, .step = 7, .begin_ns = 1});
+    give_both(&p);
+    cJSON *json = read_back();
+    const cJSON *event, *gpu = NULL;
+    cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents"))
+    {
+        const cJSON *name = cJSON_GetObjectItem(cJSON_GetObjectItem(event, "args"), "name");
+        if (strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "thread_name") == 0 &&
+            strcmp(name->valuestring, "GPU") == 0) {
+            assert_null(gpu); /* the shard has none */
+            gpu = event;
+        }
+    }
+    assert_non_null(gpu);
+    const double tid = number(gpu, "tid");
+    assert_true(number(find(json, "X", p.net->nodes[2].name), "tid") == tid);
+    assert_true(number(find(json, "X", "backward"), "tid") == tid);
+    assert_true(number(find(json, "X", "wait for bucket 0"), "tid") != tid);
+    assert_true(number(find(json, "X", "push 3"), "tid") != tid);
+    cJSON_Delete(json);
+    end(&p);
+}
+
 /* A member may have had nothing to record. */
 static void what_came_until_a_good_end_is_whole(void **state)
 {
@@ -306,6 +337,7 @@ int main(void)
         IN_A_FOLDER(a_run_that_fails_before_any_event_leaves_nothing),
         IN_A_FOLDER(what_seems_to_be_before_the_start_is_at_the_start),
         IN_A_FOLDER(no_two_processes_share_the_number_of_a_thread),
+        IN_A_FOLDER(passes_of_a_gpu_have_a_row_of_their_own),
         IN_A_FOLDER(what_came_until_a_good_end_is_whole),
         IN_A_FOLDER(an_impossible_event_is_refused_before_anything_is_written),
         IN_A_FOLDER(a_full_disk_costs_a_line_and_no_more),
