@@ -1,4 +1,4 @@
-/* Runs of the arena, in float32: fold, sgd, adam and finite. Every operation rounds as the CPU's
+/* Runs of the arena, in float32: sgd, adam and finite. Every operation rounds as the CPU's
  * does, so that bits are equal: nvcc is told not to contract any (-fmad=false). */
 #include "model/cuda/kernels/values.h"
 
@@ -57,38 +57,6 @@ PSR_DEVICE void psr_arena_set_four(float *x, uint64_t i, const float values[4])
     for (uint32_t k = 0; k < 4; k++)
         words[k] = PSR_BITS(values[k]);
     psr_device_set_words(x, i, words);
-}
-
-PSR_KERNEL(fold)
-{
-    const uint32_t head = psr_arena_head(args.sum);
-    uint32_t alike = 1;
-    for (uint32_t p = 0; p < args.parts; p++)
-        alike &= psr_arena_head(args.values[p]) == head;
-    const psr_arena_walk walk = psr_arena_walk_of(args.count, PSR_DEVICE_GROUP, head, alike);
-    PSR_EACH(i, walk.groups)
-    {
-        float sum[PSR_DEVICE_GROUP], more[PSR_DEVICE_GROUP];
-        psr_arena_get(args.values[args.first] + walk.head, i, sum);
-        for (uint32_t p = 1, from = args.first; p < args.parts; p++) {
-            from = from + 1 == args.parts ? 0 : from + 1;
-            psr_arena_get(args.values[from] + walk.head, i, more);
-            PSR_UNROLL
-            for (uint32_t k = 0; k < PSR_DEVICE_GROUP; k++)
-                sum[k] += more[k];
-        }
-        psr_arena_set(args.sum + walk.head, i, sum);
-    }
-    PSR_EACH(i, walk.singles)
-    {
-        const uint64_t at = psr_arena_single(&walk, i);
-        float sum = args.values[args.first][at];
-        for (uint32_t p = 1, from = args.first; p < args.parts; p++) {
-            from = from + 1 == args.parts ? 0 : from + 1;
-            sum += args.values[from][at];
-        }
-        args.sum[at] = sum;
-    }
 }
 
 /* v: NULL without momentum. */

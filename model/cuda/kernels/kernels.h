@@ -35,7 +35,6 @@
     K(product)       /* c = a b in float32, without tensor cores */                                \
     K(column_sums)   /* sum of a matrix's rows */                                                  \
     K(add)           /* y = a + b */                                                               \
-    K(fold)          /* the exchange's sum, base/arrays/fold.h */                                  \
     K(sgd)           /* the optimizer's update of a run of the arena */                            \
     K(adam)                                                                                        \
     K(finite) /* whether all is finite; multiplies by a factor (fp16's loss scale) */
@@ -177,16 +176,6 @@ typedef struct psr_cuda_add_args {
     uint32_t type;
     uint64_t count;
 } psr_cuda_add_args;
-
-/* sum = values[first], then + values[first + 1] and so on, around: base/arrays/fold.h. sum may be
- * any of them. */
-#define PSR_CUDA_FOLD_MOST 64
-typedef struct psr_cuda_fold_args {
-    const float *values[PSR_CUDA_FOLD_MOST];
-    float *sum;
-    uint32_t first, parts;
-    uint64_t count;
-} psr_cuda_fold_args;
 
 /* model/optimizers/sgd.c, operation by operation: the same bits. */
 typedef struct psr_cuda_sgd_args {

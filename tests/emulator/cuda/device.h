@@ -81,7 +81,7 @@ typedef enum psr_emulator_order_kind {
     PSR_EMULATOR_RECORDING_RUN
 } psr_emulator_order_kind;
 
-#define PSR_EMULATOR_ARGUMENT_BYTES 640
+#define PSR_EMULATOR_ARGUMENT_BYTES 128
 
 /* A place in a stream, or in one of a recording's. Counted. */
 typedef struct psr_emulator_mark {

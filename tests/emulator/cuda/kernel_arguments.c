@@ -108,7 +108,6 @@ static size_t times(size_t a, size_t b, size_t c, size_t d)
     P(add, a, TYPED(a->count))                                                                     \
     P(add, b, TYPED(a->count))                                                                     \
     P(add, y, TYPED(a->count))                                                                     \
-    P(fold, sum, FLOATS(a->count))                                                                 \
     P(sgd, w, FLOATS(a->count))                                                                    \
     P(sgd, momentum_buffer, FLOATS(a->count))                                                      \
     P(sgd, g, FLOATS(a->count))                                                                    \
@@ -149,16 +148,6 @@ static void *translated(const void *address, size_t bytes, const char *kernel, c
     return psr_emulator_device_memory(address, bytes, who);
 }
 
-static void translate_fold(psr_cuda_fold_args *a)
-{
-    if (a->parts > PSR_CUDA_FOLD_MOST || a->first >= a->parts)
-        psr_emulator_fault("kernel fold begins with part %u of %u", a->first, a->parts);
-    for (uint32_t i = 0; i < a->parts; i++)
-        a->values[i] = translated(a->values[i], FLOATS(a->count), "fold", "values");
-    for (uint32_t i = a->parts; i < PSR_CUDA_FOLD_MOST; i++)
-        a->values[i] = NULL;
-}
-
 static void find_forgotten(psr_cuda_kernel kernel, const unsigned char *arguments)
 {
     const size_t bytes = psr_emulator_argument_bytes(kernel);
@@ -180,7 +169,5 @@ void psr_emulator_translate_arguments(psr_cuda_kernel kernel, void *arguments)
         a->member = translated(a->member, bytes, #name, #member);                                  \
     }
     POINTERS(TRANSLATE)
-    if (kernel == PSR_CUDA_KERNEL_fold)
-        translate_fold(arguments);
     find_forgotten(kernel, arguments);
 }

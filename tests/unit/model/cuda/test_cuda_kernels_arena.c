@@ -1,6 +1,5 @@
 /* What runs over the arena: the same bits as the CPU's. */
 #include "base/arrays/finite.h"
-#include "base/arrays/fold.h"
 #include "model/optimizers/adams.h"
 
 #include "tests/unit/model/cuda/kernel_orders.h"
@@ -14,34 +13,6 @@ static float *shifted(const float *x, size_t count, size_t skip)
     float *y = room((count + 4) * sizeof *y);
     y += (4 - (uintptr_t)y / sizeof *y % 4 + skip) % 4;
     return memcpy(y, x, count * sizeof *y);
-}
-
-/* alike: all arrays begin at the same place in a line, so that the kernel takes groups. */
-static void play_fold(size_t count, uint32_t parts, uint32_t first, bool alike)
-{
-    psr_cuda_fold_args args = {.first = first, .parts = parts, .count = count};
-    for (uint32_t p = 0; p < parts; p++)
-        args.values[p] = shifted(floats(count), count, alike ? 3 : p % 4);
-    float *expected = copy_of(args.values[first], count * sizeof *expected);
-    for (uint32_t p = 1; p < parts; p++)
-        psr_fold_add(expected, args.values[(first + p) % parts], count);
-    args.sum = shifted(floats(count), count, 3);
-    PLAY(fold, &args, SAME(args.sum, expected, count * sizeof *expected));
-
-    const float *before = copy_of(args.values[first], count * sizeof *before);
-    args.values[first] = args.sum; /* in place */
-    PLAY(fold, &args, {BYTES, args.sum, expected, count * sizeof *expected, 0, before});
-}
-
-static void a_fold_has_the_cpus_bits(void **state)
-{
-    (void)state;
-    for (size_t c = 0; c < COUNTS; c++)
-        for (uint32_t alike = 0; alike < 2; alike++) {
-            play_fold(counts[c], 1, 0, alike);
-            play_fold(counts[c], 3, 2, alike);
-            play_fold(counts[c], PSR_CUDA_FOLD_MOST, 5, alike);
-        }
 }
 
 static void play_sgd(size_t count, double momentum, bool nesterov, double decay, size_t skip)
@@ -161,7 +132,6 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        KERNEL_TEST(a_fold_has_the_cpus_bits),
         KERNEL_TEST(an_update_of_sgd_has_the_cpus_bits),
         KERNEL_TEST(an_update_of_adam_has_the_cpus_bits),
         KERNEL_TEST(what_is_not_finite_is_found_wherever_it_is),
