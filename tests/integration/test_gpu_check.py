@@ -148,7 +148,7 @@ def check_parts(tap, program, psring, parity, directory, names):
     tap.ok(device["deviceName"] == "emulated GPU" and device["deviceVer"] == 900, "the device's properties have a file", [str(device)])
     tap.ok(["0", "deviceName", '"NVIDIA H100 80GB HBM3"', '"emulated GPU"'] in parts["properties"]["rows"],
            "and are shown beside those written by hand", call.why())
-    tap.ok({row[0] for row in parts["operators"]["rows"]} == {"%s %s" % (case, precision) for case in ("norm_add", "pools") for precision in ("fp32", "bf16")}
+    tap.ok({row[0] for row in parts["operators"]["rows"]} == {"%s %s" % (case, precision) for case in ("norm_add", "pools") for precision in ("fp32", "bf16", "fp16")}
            and any(float(row[2]) > 0 for row in parts["operators"]["rows"]) and all(row[1] == "good" and 0 <= float(row[2]) <= 1 for row in parts["operators"]["rows"]), "each comparison has its largest error", call.why())
     figures = parts["resnet50"]["figures"]
     ours = sorted(figures[name]["images_per_s"] for name in ("psring", "psring-again"))
@@ -303,7 +303,7 @@ def a_pack_has_all(tap, program, psring, parity, directory):
     tap.ok("LD_LIBRARY_PATH=$PWD/lib:$PWD/nvidia" in said and re.search(r"glibc 2\.\d+ or later", said), "it says how to run it", said.splitlines())
     env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     call = Call(os.path.join(root, "bench", "gpu_check"), os.path.join(directory, "packed"), "--small", "--only", "machine,properties,large", env=env)
-    tap.ok(call.status == 0 and call.summary()["packed"].startswith("of ") and len(call.parts()["large"]["rows"]) == 2
+    tap.ok(call.status == 0 and call.summary()["packed"].startswith("of ") and len(call.parts()["large"]["rows"]) == 3
            and call.parts()["properties"]["rows"], "and it runs from there", call.why())
 
 

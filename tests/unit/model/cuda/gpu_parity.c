@@ -1,7 +1,8 @@
 /* The back end cuda beside those of the processor, on whatever GPU is linked: NVIDIA's, or one that
  * the processor plays. Operators in odd shapes and in sizes for tensor cores beside the reference
- * loops, networks beside oneDNN; float32 and bf16; one training pass and one inference, taken twice
- * with the same bits; of operators in float32, images as bytes give the bits of floats.
+ * loops, networks beside oneDNN; float32, bf16 and fp16; one training pass and one inference, taken
+ * twice with the same bits; of operators in float32, images as bytes give the bits of floats. fp16
+ * comes behind the others: time may end before all are through.
  * bench/gpu_check runs it on machines with a GPU.
  *
  * usage: gpu_parity GROUP|NAME...
@@ -10,7 +11,8 @@
  * TAP; a line before each result has the largest error, as a share of what is allowed: of float32
  * 2e-4 (operators) or 1e-3 (networks), relative, in the Euclidean norm of each tensor; of bf16 0.02
  * for values and 0.25 for gradients, and 0.05 and 0.5 in ResNets, where a rounding that turns a
- * ReLU over goes through dozens of layers: what is really wrong is off by about 1. */
+ * ReLU over goes through dozens of layers: what is really wrong is off by about 1. fp16 has three
+ * bits more: 0.004 and 0.12, and 0.01 and 0.25 in networks, with the loss scaled by 4096. */
 #include "model/backend.h"
 #include "model/cuda/linked.h"
 #include "model/reference/ops.h"
@@ -91,9 +93,10 @@ typedef struct parity_case {
 #define NETWORK(name, batch, network) {"networks", #name, batch, make_##name},
 #define LARGE_ONE(name, batch, network) {"large", #name, batch, make_##name},
 static const parity_case cases[] = {OPERATORS(OPERATOR) NETWORKS(NETWORK) LARGE(LARGE_ONE)};
-enum { CASES = sizeof cases / sizeof cases[0], PRECISIONS = 2 };
+enum { CASES = sizeof cases / sizeof cases[0], PRECISIONS = 3 };
 
-static const psr_precision precisions[PRECISIONS] = {PSR_PRECISION_FP32, PSR_PRECISION_BF16};
+/* By what the loss is scaled in fp16, so that small gradients keep their bits. */
+#define SCALE 4096
 
 /* One test: a case in a precision. */
 typedef struct job {
@@ -117,6 +120,8 @@ static tolerance limit_of(const job *j)
 {
     if (j->precision == PSR_PRECISION_FP32)
         return is_operator(j->of) ? (tolerance){2e-4, 2e-4} : (tolerance){1e-3, 1e-3};
+    if (j->precision == PSR_PRECISION_FP16)
+        return is_operator(j->of) ? (tolerance){4e-3, 0.12} : (tolerance){0.01, 0.25};
     return is_deep(j->of) ? (tolerance){0.05, 0.5} : (tolerance){2e-2, 0.25};
 }
 
@@ -152,6 +157,7 @@ static void a_case_agrees(void **state)
     const psr_backend_kind kind = is_operator(j->of) ? PSR_BACKEND_REFERENCE : PSR_BACKEND_ONEDNN;
     setting s = setting_of(j->of->make(), j->of->batch);
     outcome expected = outcome_of(&s, kind, PSR_PRECISION_FP32, 1, j->of->batch);
+    s.gradient_scale = j->precision == PSR_PRECISION_FP16 ? SCALE : 0;
     outcome found = outcome_of(&s, PSR_BACKEND_CUDA, j->precision, 1, j->of->batch);
     const largest_error e = error_of(&s, &found, &expected, j->of->batch, limit_of(j));
     printf("# %s: %.3g of what is allowed (%s)\n", j->name, e.share, e.what);
@@ -173,22 +179,38 @@ static bool is_asked(const parity_case *c, char *const words[], int count)
     return false;
 }
 
+/* Its tests, and room for them. */
+typedef struct plan {
+    job jobs[CASES * PRECISIONS];
+    struct CMUnitTest tests[CASES * PRECISIONS];
+    size_t count;
+} plan;
+
+static void add(plan *p, const parity_case *of, psr_precision precision)
+{
+    static const char *const names[] = {[PSR_PRECISION_FP32] = "fp32",
+                                        [PSR_PRECISION_BF16] = "bf16",
+                                        [PSR_PRECISION_FP16] = "fp16"};
+    job *j = &p->jobs[p->count];
+    *j = (job){.of = of, .precision = precision};
+    snprintf(j->name, sizeof j->name, "%s %s", of->name, names[precision]);
+    p->tests[p->count++] =
+        (struct CMUnitTest){.name = j->name, .test_func = a_case_agrees, .initial_state = j};
+}
+
 int main(int argc, char **argv)
 {
-    static job jobs[CASES * PRECISIONS];
-    static struct CMUnitTest tests[CASES * PRECISIONS];
-    size_t count = 0;
+    static plan p;
     for (size_t i = 0; i < CASES; i++) {
-        for (size_t p = 0; p < PRECISIONS && is_asked(&cases[i], argv + 1, argc - 1); p++) {
-            job *j = &jobs[count];
-            *j = (job){.of = &cases[i], .precision = precisions[p]};
-            snprintf(j->name, sizeof j->name, "%s %s", cases[i].name,
-                     j->precision == PSR_PRECISION_FP32 ? "fp32" : "bf16");
-            tests[count++] = (struct CMUnitTest){
-                .name = j->name, .test_func = a_case_agrees, .initial_state = j};
-        }
+        if (!is_asked(&cases[i], argv + 1, argc - 1))
+            continue;
+        add(&p, &cases[i], PSR_PRECISION_FP32);
+        add(&p, &cases[i], PSR_PRECISION_BF16);
     }
-    if (count == 0) {
+    for (size_t i = 0; i < CASES; i++)
+        if (is_asked(&cases[i], argv + 1, argc - 1))
+            add(&p, &cases[i], PSR_PRECISION_FP16);
+    if (p.count == 0) {
         fprintf(stderr, "gpu_parity: say what to compare: operators, networks, large, or a case\n");
         return 2;
     }
@@ -196,5 +218,5 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     psr_cuda_offer(psr_cuda_linked());
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return _cmocka_run_group_tests("gpu_parity", tests, count, NULL, NULL) != 0;
+    return _cmocka_run_group_tests("gpu_parity", p.tests, p.count, NULL, NULL) != 0;
 }
