@@ -183,13 +183,13 @@ psr_err psr_facts_from_json(psr_bytes json, psr_facts *ret_facts)
 }
 
 psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
-                        const char *who_b)
+                        const char *who_b, bool mixed)
 {
-    if (strcmp(a->identity, b->identity) != 0)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
-            who_a, a->identity, who_b, b->identity);
+    if (!mixed && strcmp(a->identity, b->identity) != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s computes with %s, %s with %s: their bits could differ; use the same on "
+                        "all hosts, or give --mixed-hosts",
+                        who_a, a->identity, who_b, b->identity);
     const struct {
         const char *what;
         uint64_t a, b;

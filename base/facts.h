@@ -47,9 +47,10 @@ typedef struct psr_facts {
 PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json);
 PSR_MUST_CHECK psr_err psr_facts_from_json(psr_bytes json, psr_facts *ret_facts);
 
-/* OK, or USAGE in words: "worker 1 on b: oneDNN 3.7, worker 0 on a: oneDNN 2.6: ...". */
+/* OK, or USAGE in words: "worker 1 on b: oneDNN 3.7, worker 0 on a: oneDNN 2.6: ...". mixed: what
+ * computes may differ (--mixed-hosts). */
 PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
-                                       const char *who_b);
+                                       const char *who_b, bool mixed);
 
 /* ---- the steps with which a worker begins ---- */
 

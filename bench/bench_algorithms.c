@@ -69,7 +69,7 @@ static psr_err measure(const shape *s, const psr_onednn_exec *exec, const bench_
         PSR_TRY(psr_onednn_trial(exec, step, (psr_onednn_direction)d, settings->rounds, took_s));
         PSR_TRY(psr_onednn_decide_by_rule(exec, step, (psr_onednn_direction)d, &chosen));
         printf("%s\t%u\t%s\t%u\t%u\t%u\t%u\t%.4f\t%.4f\t%.4f\t%c\n",
-               psr_backend_identity(PSR_BACKEND_ONEDNN), settings->threads, names[d], s->batch,
+               psr_backend_identity(PSR_BACKEND_ONEDNN, 0), settings->threads, names[d], s->batch,
                s->in, s->out, s->size, 1e3 * took_s[0], 1e3 * took_s[1], 1e3 * took_s[2],
                psr_onednn_letter(chosen));
     }

@@ -245,7 +245,7 @@ static void print_json(const bench_settings *settings, const bench *b, const fig
            config->precision == PSR_PRECISION_BF16 ? "bf16" : "fp32", config->threads, rate,
            config->batch_size / f->cpu_s, config->batch_size / f->best_s,
            (double)f->peak_kib / 1024, b->compile_s, profile_copy_share(&f->profile),
-           psr_backend_identity(config->backend), psr_backend_algorithms(b->backend));
+           psr_backend_identity(config->backend, 0), psr_backend_algorithms(b->backend));
     if (settings->sum)
         printf(", \"primitive_sum_images_per_s\": %.3f", config->batch_size / f->sum_s);
     for (uint32_t i = 0; i < settings->beside_count; i++)
@@ -259,7 +259,7 @@ static void print_text(const bench_settings *settings, const bench *b, const fig
     const psr_config *config = &settings->config;
     printf("%s, %u px, batch %u, %u thread%s, %s\n", config->model, config->image_size,
            config->batch_size, config->threads, config->threads == 1 ? "" : "s",
-           psr_backend_identity(config->backend));
+           psr_backend_identity(config->backend, 0));
     printf("%10.2f images/s (a step: %.1f ms, of which the update %.1f)\n",
            config->batch_size / f->step_s, 1e3 * f->step_s, 1e3 * f->update_s);
     printf("%10.2f images a second of CPU time\n", config->batch_size / f->cpu_s);

@@ -209,9 +209,9 @@ const char *psr_backend_loops(const psr_backend *backend)
     return backend->class->loops(backend->self);
 }
 
-const char *psr_backend_identity(psr_backend_kind kind)
+const char *psr_backend_identity(psr_backend_kind kind, uint32_t device)
 {
-    return class_of(kind)->identity();
+    return class_of(kind)->identity(device);
 }
 
 size_t psr_backend_bytes(const psr_backend *backend)

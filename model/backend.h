@@ -214,8 +214,9 @@ const char *psr_backend_loops(const psr_backend *backend);
 #define PSR_BACKEND_LOOPS_MAX 400 /* bytes, the final zero too */
 
 /* "onednn 2.6.3 avx512_core_bf16 gnu-omp": the identity of what computes; it must be equal on all
- * workers for equal bits. Static storage. */
-const char *psr_backend_identity(psr_backend_kind kind);
+ * workers for equal bits. device: of the back end cuda, which GPU of this host, counted round where
+ * there are fewer; others ignore it. Static storage, until the next call. */
+const char *psr_backend_identity(psr_backend_kind kind, uint32_t device);
 
 /* Bytes of workspace, packed weights and activations that it holds now. */
 size_t psr_backend_bytes(const psr_backend *backend);

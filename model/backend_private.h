@@ -43,7 +43,7 @@ typedef struct psr_backend_class {
     bool takes_bytes;
     const char *(*algorithms)(const void *self); /* never NULL */
     const char *(*loops)(const void *self);      /* never NULL */
-    const char *(*identity)(void);
+    const char *(*identity)(uint32_t device);
     size_t (*bytes)(const void *self);
 } psr_backend_class;
 

@@ -50,7 +50,7 @@ psr_err psr_worker_examine(const char *data, const psr_config *planned, const ch
     psr_fields_writer w = psr_fields_begin();
     psr_transport_library(library, sizeof library);
     psr_fields_put_text(&w, "version", PSR_VERSION);
-    psr_fields_put_text(&w, "identity", psr_backend_identity(PSR_BACKEND_ONEDNN));
+    psr_fields_put_text(&w, "identity", psr_backend_identity(PSR_BACKEND_ONEDNN, 0));
     psr_fields_put_text(&w, "library", library);
     psr_dataset_info info;
     if (data != NULL && find_data(data, user_directory, &info) != PSR_OK)

@@ -200,6 +200,15 @@ static void find_memory(const psr_config *config, const psr_network *net,
     facts->memory_free_bytes = available == UINT64_MAX ? 0 : available;
 }
 
+/* The GPU of this host's first worker. Which worker this is is not known before all have joined:
+ * then each compares its own (worker/trainer.c). */
+static uint32_t first_device(const psr_config *config)
+{
+    uint32_t index = UINT32_MAX;
+    (void)psr_config_uses_gpu(config, &index);
+    return index != UINT32_MAX ? index : 0;
+}
+
 /* The facts of this host, for a run of so many ranks. */
 static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 {
@@ -249,7 +258,8 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
     };
     find_memory(config, w->net, &info, ret_facts);
     snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
-             psr_backend_identity(psr_config_backend(config)), config->threads);
+             psr_backend_identity(psr_config_backend(config), first_device(config)),
+             config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
     return PSR_OK;
 }
@@ -826,7 +836,7 @@ static void print_version(FILE *to, struct argp_state *state)
     (void)state;
     psr_transport_library(library, sizeof library);
     fprintf(to, "%s %s (%s, %s)\n", psr_gpu_program, PSR_VERSION,
-            psr_backend_identity(PSR_BACKEND_ONEDNN), library);
+            psr_backend_identity(PSR_BACKEND_ONEDNN, 0), library);
 }
 
 /* ---- how it is started ---- */

@@ -643,7 +643,7 @@ static psr_err end_recording(training *tr)
         return PSR_OK;
     (void)gethostname(host, sizeof host - 1);
     snprintf(machine, sizeof machine, "%.200s on %.40s",
-             psr_backend_identity(psr_config_backend(config)), host);
+             psr_backend_identity(psr_config_backend(config), 0), host);
     return psr_pass_times_write(tr->times, config, machine);
 }
 

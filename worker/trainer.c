@@ -1,9 +1,11 @@
 #include "worker/trainer.h"
 
 #include "base/arrays/arena.h"
+#include "base/facts.h"
 #include "model/optimizers/ema.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,12 +86,31 @@ static psr_err compile_first(psr_trainer *t, psr_backend_options *options)
         PSR_TRY(copy_algorithms(t, first, sizeof first));
     PSR_TRY(psr_exchange_broadcast(t->exchange, first, sizeof first));
     first[sizeof first - 1] = '\0';
-    if (strcmp(psr_backend_algorithms(t->executors->backend), first) != 0)
+    if (!t->config->mixed_hosts &&
+        strcmp(psr_backend_algorithms(t->executors->backend), first) != 0)
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--algorithms %s: it chooses other algorithms here than on worker 0, so "
                         "the bits would differ; give worker 0's in full (run.json has them)",
                         options->algorithms);
     return PSR_OK;
+}
+
+/* A host's GPUs may be of several kinds, and while joining it tells that of its first worker. */
+static psr_err compare_gpus(psr_trainer *t, const psr_backend_options *options)
+{
+    char first[PSR_IDENTITY_MAX];
+    if (!psr_config_uses_gpu(t->config, NULL))
+        return PSR_OK;
+    const char *own = psr_backend_identity(options->kind, options->device);
+    snprintf(first, sizeof first, "%s", own);
+    PSR_TRY(psr_exchange_broadcast(t->exchange, first, sizeof first));
+    first[sizeof first - 1] = '\0';
+    if (t->config->mixed_hosts || strcmp(own, first) == 0)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "its GPU is %s, and worker 0's is %s: their bits could differ; use GPUs of one "
+                    "kind (--device cuda:I), or give --mixed-hosts",
+                    own, first);
 }
 
 /* All replicas of a process take the same algorithms. */
@@ -117,6 +138,7 @@ static psr_err compile(psr_trainer *t)
         .keeps_gradients = psr_engine_keeps_gradients(t->config),
     };
     PSR_TRY(compile_first(t, &options));
+    PSR_TRY(compare_gpus(t, &options));
     options.algorithms = psr_backend_algorithms(t->executors->backend);
     if (options.algorithms[0] == '\0')
         options.algorithms = t->config->algorithms;

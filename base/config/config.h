@@ -198,6 +198,7 @@ typedef struct psr_config {
     /* --device cpu|cuda|cuda:I: cuda is the GPU of the worker's number on its host */
     char device[16];
     psr_update_on update_on; /* --update-on host|device: where the optimizer runs */
+    bool mixed_hosts;        /* --mixed-hosts: what computes may differ between workers */
     uint32_t threads;        /* --threads per worker; 0 on the command
                                  line: resolved by the launcher */
     /* data */

@@ -462,6 +462,12 @@ const psr_option psr_options[] = {
      "holds them and the optimizer's state, and is given the sums of gradients; sgd, adam and "
      "adamw, with the host's bits",
      MODEL, "host", ENUM(update_on, update_on_words)},
+    {"mixed-hosts", NULL,
+     "go on where workers have other processors, GPUs or versions of libraries; without it they "
+     "are refused",
+     MODEL, "false", FLAG(mixed_hosts),
+     .aloud = "workers may compute with what differs, so bits depend on who computes what, and may "
+              "be others than those of another mode"},
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL,
      "0", U32(threads, 0, 1024)},
 

@@ -596,13 +596,14 @@ static const char *no_text(const void *object)
     return "";
 }
 
-/* Of the first device: those of one host are taken to be alike. */
-static const char *cuda_identity(void)
+static const char *cuda_identity(uint32_t index)
 {
     static psr_cuda_device_facts facts;
     const psr_cuda_api *api = psr_cuda_offered();
     psr_cuda_device *device;
-    if (api == NULL || api->device_open(0, &device) != PSR_OK)
+    uint32_t count;
+    if (api == NULL || api->device_count(&count) != PSR_OK ||
+        api->device_open(index % count, &device) != PSR_OK)
         return "no GPU";
     const psr_err err = api->device_facts(device, &facts);
     api->device_close(device);

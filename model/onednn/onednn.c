@@ -211,8 +211,9 @@ static const char *runtime_name(unsigned runtime)
     }
 }
 
-static const char *onednn_identity(void)
+static const char *onednn_identity(uint32_t device)
 {
+    (void)device;
     static char text[128];
     const dnnl_version_t *version = dnnl_version();
     snprintf(text, sizeof text, "onednn %d.%d.%d %s %s", version->major, version->minor,

@@ -193,8 +193,9 @@ static const char *nothing(const void *self)
     return "";
 }
 
-static const char *identity(void)
+static const char *identity(uint32_t device)
 {
+    (void)device;
     return "played " PSR_VERSION;
 }
 

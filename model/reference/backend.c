@@ -96,8 +96,9 @@ static const char *loops(const void *self)
     return "";
 }
 
-static const char *identity(void)
+static const char *identity(uint32_t device)
 {
+    (void)device;
     return "reference " PSR_VERSION;
 }
 

@@ -41,7 +41,8 @@ psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name,
 {
     const psr_scheduler *scheduler = context;
     return psr_facts_agree(&psr_scheduler_worker(scheduler, rank)->facts, name,
-                           &psr_scheduler_worker(scheduler, 0)->facts, name_of_first);
+                           &psr_scheduler_worker(scheduler, 0)->facts, name_of_first,
+                           scheduler->config.mixed_hosts);
 }
 
 /* ---- the beginning ---- */

@@ -105,7 +105,7 @@ static void weights_and_batches_are_those_of_pytorch(void **state)
     (void)state;
     /* Not before the group: TAP begins with its version, or Meson 1.7 refuses it. */
     printf("# %s, %u x %u x %u, batch %u, %s\n", g.model, g.channels, g.size, g.size, g.batch,
-           psr_backend_identity(kind));
+           psr_backend_identity(kind, 0));
     for (size_t r = 0; r < g.run_count; r++) {
         char hash[17], crc[9];
         psr_network_init(net, g.runs[r].seed, weights, buffers);

@@ -86,8 +86,9 @@ def check_modes(tap, psring, directory, case, everything):
         run = Run(psring, directory, name, dict(COMMON, **options, **MODES[name]), env=dict(os.environ, PSR_CUDA_INPUT="floats" if floats else "bytes"))
         tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: %s ends every step with the bits of local" % (case, name), run.why())
         tap.ok(len(evaluations(local)) > 0 and evaluations(run) == evaluations(local), "%s: %s: so do evaluations" % (case, name), run.why())
-    run = Run(psring, directory, "delayed", dict(COMMON, **options, mode="ring"), env=environment(seed=7, devices=2))
-    tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: so does a ring whose orders are delayed, on two devices" % case, run.why())
+    run = Run(psring, directory, "delayed", dict(COMMON, **options, mode="ring", **{"mixed-hosts": True}), env=environment(seed=7, devices=2, other_from=1))
+    tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: so does a ring whose orders are delayed, on devices of two kinds" % case, run.why())
+    tap.ok("--mixed-hosts: workers may compute with what differs" in run.stdout + run.stderr, "%s: and is told that bits may differ" % case, run.why())
     near = Run(psring, directory, "processor", dict(COMMON, **options, mode="local", device="cpu"))
     theirs, ours = losses(near), losses(local)
     tap.ok(theirs.keys() == ours.keys() and all(abs(ours[at] - loss) <= limit * loss for at, loss in theirs.items()),
@@ -112,13 +113,15 @@ def check_trace(tap, run, step):
 def check_resume(tap, psring, directory):
     options = dict(COMMON, **CASES["mlp"][0], mode="ring", **{"checkpoint-every": 2})
     whole = Run(psring, directory, "whole", options, env=dict(os.environ, PSR_CUDA_RECORDINGS="off"))
-    resumed = Run(psring, directory, "resumed", dict(options, mode="ps", trace="4-4", resume=os.path.join(whole.out, "checkpoints", "step-2")),
-                  env=dict(os.environ, PSR_CUDA_INPUT="floats"))
+    resumed = Run(psring, directory, "resumed", dict(options, mode="ps", device="cuda:1", trace="4-4", resume=os.path.join(whole.out, "checkpoints", "step-2")),
+                  env=dict(environment(devices=2, other_from=1), PSR_CUDA_INPUT="floats"))
     tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in whole.hashes().items() if step > 2},
            "a resumed run, whose passes are recorded or traced, and whose images are copied as floats, ends later steps with the same bits",
            whole.why() + resumed.why())
     if resumed.status == 0:
         check_trace(tap, resumed, 4)
+        with open(os.path.join(resumed.out, "run.json")) as file:
+            tap.ok("emulated sm_80" in file.read(), "with --device cuda:1 it is that GPU's identity that run.json has", resumed.why())
 
 
 def scales_of(run):
@@ -176,6 +179,9 @@ def check_refusals(tap, psring, directory, without):
     options = dict(COMMON, **CASES["mlp"][0], mode="ring")
     run = Run(psring, directory, "far", dict(options, device="cuda:7"))
     tap.ok(run.status != 0 and "--device cuda:7: this host has 1 GPU" in run.stderr + run.stdout, "a GPU that is not there is named", run.why())
+    run = Run(psring, directory, "mixed", options, env=environment(devices=2, other_from=1))
+    tap.ok(run.status == 2 and "worker 1 on localhost: its GPU is emulated sm_80, and worker 0's is emulated sm_90" in run.stderr,
+           "another kind of GPU for another worker is refused by name", run.why())
     run = Run(without, directory, "without", options)
     tap.ok(run.status != 0 and "psring-worker-cuda" in run.stderr + run.stdout, "without the program for GPUs, it is named", run.why())
     for given, said in (("PSR_CUDA_PLANS=plans", "give the path of a directory, from / on"), ("PSR_CUDA_RECORDINGS=no", "it is on or off"),

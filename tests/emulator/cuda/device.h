@@ -39,7 +39,7 @@ struct psr_cuda_device {
     psr_cuda_stream *streams;
     size_t used_bytes;
     uint64_t random, orders, recordings;
-    bool failed;
+    bool failed, is_other;
 };
 
 psr_err psr_emulator_failed(const psr_cuda_device *device); /* COMPUTE once it failed; locked */

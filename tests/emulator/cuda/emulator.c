@@ -19,13 +19,17 @@ void psr_emulator_fault(const char *format, ...)
 
 /* ---- settings ---- */
 
-static psr_emulator_settings settings_now = {
-    .streams = PSR_EMULATOR_THREADS, .devices = 1, .bytes = (size_t)4 << 30};
+static psr_emulator_settings settings_now = {.streams = PSR_EMULATOR_THREADS,
+                                             .devices = 1,
+                                             .other_from = UINT32_MAX,
+                                             .bytes = (size_t)4 << 30};
 
 psr_emulator_settings psr_emulator_default(void)
 {
-    return (psr_emulator_settings){
-        .streams = PSR_EMULATOR_THREADS, .devices = 1, .bytes = (size_t)4 << 30};
+    return (psr_emulator_settings){.streams = PSR_EMULATOR_THREADS,
+                                   .devices = 1,
+                                   .other_from = UINT32_MAX,
+                                   .bytes = (size_t)4 << 30};
 }
 
 void psr_emulator_set(const psr_emulator_settings *settings)
@@ -77,6 +81,7 @@ static psr_err device_open(uint32_t index, psr_cuda_device **ret_device)
     if (device == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory is left for a device");
     device->settings = settings_now;
+    device->is_other = index >= settings_now.other_from;
     device->random = settings_now.seed;
     pthread_mutex_init(&device->lock, NULL);
     pthread_cond_init(&device->moved, NULL);
@@ -100,10 +105,11 @@ static void device_close(psr_cuda_device *device)
 static psr_err device_facts(psr_cuda_device *device, psr_cuda_device_facts *ret_facts)
 {
     pthread_mutex_lock(&device->lock);
-    psr_cuda_device_facts facts = {.name = "emulated GPU", .architecture = 90};
+    psr_cuda_device_facts facts = {.name = "emulated GPU",
+                                   .architecture = device->is_other ? 80 : 90};
     facts.bytes = device->settings.bytes;
     facts.free_bytes = device->settings.bytes - device->used_bytes;
-    snprintf(facts.identity, sizeof facts.identity, "emulated sm_90");
+    snprintf(facts.identity, sizeof facts.identity, "emulated sm_%u", facts.architecture);
     const psr_err err = psr_emulator_failed(device);
     pthread_mutex_unlock(&device->lock);
     if (err == PSR_OK)

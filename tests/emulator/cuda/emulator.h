@@ -22,6 +22,7 @@ typedef struct psr_emulator_settings {
      * orders that differ from call to call, lazy streams repeat theirs. */
     uint64_t seed;
     uint32_t devices;
+    uint32_t other_from; /* devices from this number on are of another kind */
     size_t bytes;        /* of each device's memory */
     uint64_t fail_after; /* the device fails after that many orders; 0: never */
 } psr_emulator_settings;

@@ -3,6 +3,7 @@
  *
  *     PSR_CUDA_EMULATOR_SEED         delays before orders; 0 or not set: none
  *     PSR_CUDA_EMULATOR_DEVICES      how many there are; not set: 1
+ *     PSR_CUDA_EMULATOR_OTHER_FROM   devices from this number on are of another kind; not set: none
  *     PSR_CUDA_EMULATOR_BYTES        memory of each; not set: 4 GiB
  *     PSR_CUDA_EMULATOR_FAIL_AFTER   orders until it fails; 0 or not set: never */
 #include "model/cuda/linked.h"
@@ -23,6 +24,7 @@ static psr_emulator_settings settings_of_environment(void)
     psr_emulator_settings settings = psr_emulator_default();
     settings.seed = number_of("PSR_CUDA_EMULATOR_SEED", 0);
     settings.devices = (uint32_t)number_of("PSR_CUDA_EMULATOR_DEVICES", settings.devices);
+    settings.other_from = (uint32_t)number_of("PSR_CUDA_EMULATOR_OTHER_FROM", settings.other_from);
     settings.bytes = (size_t)number_of("PSR_CUDA_EMULATOR_BYTES", settings.bytes);
     settings.fail_after = number_of("PSR_CUDA_EMULATOR_FAIL_AFTER", 0);
     return settings;

@@ -60,6 +60,7 @@ static const struct {
     {"link-delay", "250us"},
     {"device", "cuda:1"},
     {"update-on", "device"},
+    {"mixed-hosts", "true"},
     {"threads", "3"},
     {"data", "/data/with \"quotes\", \\ and \xc3\xa4"},
     {"image-size", "224"},

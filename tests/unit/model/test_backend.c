@@ -322,7 +322,7 @@ static void a_back_end_says_what_it_is_and_what_it_holds(void **state)
     const psr_backend_kind kind = *(psr_backend_kind *)*state;
     fixture f;
     fixture_init(&f, kind, "mlp", BATCH);
-    assert_true(strlen(psr_backend_identity(kind)) > 0);
+    assert_true(strlen(psr_backend_identity(kind, 0)) > 0);
     assert_non_null(psr_backend_algorithms(f.backend));
     assert_true(psr_backend_bytes(f.backend) > BATCH * (PIXELS + 512 + 512) * sizeof(float));
     fixture_done(&f);

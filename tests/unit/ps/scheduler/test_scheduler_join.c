@@ -133,7 +133,8 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
     } cases[] = {
         {{.identity = "oneDNN 3.7.2 amx threads=1"},
          "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 "
-         "avx2 threads=1: their bits could differ; use the same on all hosts"},
+         "avx2 threads=1: their bits could differ; use the same on all hosts, or give "
+         "--mixed-hosts"},
         {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 99},
          "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must "
          "be the same on all hosts"},
@@ -146,6 +147,23 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
         ends(f, PSR_ERR_USAGE, cases[i].line);
         assert_int_equal(f->begun, 0); /* nothing was written */
     }
+}
+
+static void with_mixed_hosts_what_computes_may_differ(void **state)
+{
+    fixture *f = *state;
+    psr_facts other = some_facts;
+    snprintf(other.identity, sizeof other.identity, "oneDNN 3.7.2 amx threads=1");
+    f->config.mixed_hosts = true;
+    open_scheduler(f);
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "b");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, other);
+    assert_false(f->ended);
+    assert_int_equal(f->begun, 1);
 }
 
 /* Directories of one name and as many samples, which a count cannot tell from one another. */
@@ -458,6 +476,7 @@ int main(void)
         SET_UP(a_shard_counts_with_its_part_its_optimizer_and_its_queues),
         SET_UP(each_host_is_judged_by_its_own_workers),
         SET_UP(no_memory_check_starts_what_would_not_fit),
+        SET_UP(with_mixed_hosts_what_computes_may_differ),
         SET_UP(other_samples_are_refused_by_split_whatever_they_are_called),
         SET_UP(equal_samples_agree_by_whatever_name_each_host_calls_them),
         OPENED(who_never_comes_up_is_named_with_those_that_did),
