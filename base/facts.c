@@ -239,21 +239,25 @@ psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json)
     if (start->loss_scale > 0) {
         psr_fields_put_number(&w, "loss_scale", start->loss_scale);
         psr_fields_put_number(&w, "loss_scale_taken", start->loss_scale_taken);
-        psr_fields_put_number(&w, "skipped_steps", start->skipped_steps);
     }
+    if (start->skipped_steps > 0)
+        psr_fields_put_number(&w, "skipped_steps", start->skipped_steps);
     psr_pace_put(&w, &start->pace);
     return psr_fields_finish(&w, ret_json);
 }
 
 static psr_err read_loss_scale(const cJSON *object, psr_worker_start *start)
 {
+    if (cJSON_HasObjectItem(object, "skipped_steps"))
+        PSR_TRY(
+            psr_fields_number(object, "skipped_steps", start->first_step, &start->skipped_steps));
     if (!cJSON_HasObjectItem(object, "loss_scale"))
         return PSR_OK;
     PSR_TRY(psr_fields_u32(object, "loss_scale", &start->loss_scale));
     PSR_TRY(psr_fields_u32(object, "loss_scale_taken", &start->loss_scale_taken));
     if ((start->loss_scale & (start->loss_scale - 1)) != 0)
         return psr_fail(PSR_ERR_FORMAT, "field loss_scale: not a power of two");
-    return psr_fields_number(object, "skipped_steps", start->first_step, &start->skipped_steps);
+    return PSR_OK;
 }
 
 psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start)

@@ -62,7 +62,8 @@ typedef struct psr_worker_start {
     psr_pace pace;                    /* of the run */
     char group[PSR_GROUP_TEXT_BYTES]; /* worker 0's (psr_facts); "": it has none */
     bool evaluates_first;             /* an evaluation after first_step is due and was cut */
-    /* --precision fp16: the checkpoint's (model/loss_scale.h); scale 0: there is none */
+    /* --precision fp16: as model/loss_scale.h has it; scale 0: there is none. skipped_steps: before
+     * first_step, of a run that was in fp16 then, whatever it is now */
     uint32_t loss_scale, loss_scale_taken;
     uint64_t skipped_steps;
 } psr_worker_start;

@@ -169,8 +169,9 @@ PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *
  * returned, b's range of the sums is read on the host, and may be written again from then on. So
  * the exchange lands sums instead of weights (worker/exchange/exchange.h). */
 typedef struct psr_due_update {
-    uint64_t number; /* of the update, from 1: passes read the weights behind it. 0: none is due */
-    float lr;        /* of it (psr_schedule_lr) */
+    uint64_t number;  /* of the update, from 1: passes read the weights behind it. 0: none is due */
+    uint64_t skipped; /* of those before: left out (fp16), and not counted by the optimizer */
+    float lr;         /* of it (psr_schedule_lr) */
     /* params.length floats, borrowed until another update is due, or NULL; with keeps_gradients
      * NULL: the sums have taken the gradients' place */
     const float *sums;

@@ -3,10 +3,18 @@
 /* Of the count of steps: a float has 24 bits. */
 #define DIGIT (1u << 24)
 
-psr_loss_scale psr_loss_scale_first(const psr_config *config)
+psr_loss_scale psr_loss_scale_first(const psr_config *config, const psr_loss_scale *saved)
 {
-    const uint32_t first = psr_config_scales_loss(config) ? config->loss_scaling.first : 0;
-    return (psr_loss_scale){.scale = first};
+    const bool scales = psr_config_scales_loss(config);
+    if (scales && saved->scale > 0)
+        return *saved;
+    return (psr_loss_scale){.scale = scales ? config->loss_scaling.first : 0,
+                            .skipped = saved->skipped};
+}
+
+bool psr_loss_scale_is_saved(const psr_loss_scale *scale)
+{
+    return scale->scale > 0 || scale->skipped > 0;
 }
 
 psr_err psr_loss_scale_step(const psr_config *config, bool taken, psr_loss_scale *scale)
@@ -49,11 +57,12 @@ bool psr_loss_scale_from_floats(const float numbers[static PSR_LOSS_SCALE_NUMBER
     if (!is_whole(numbers[0], PSR_LOSS_SCALE_MOST) || !is_whole(numbers[1], DIGIT) ||
         !is_whole(numbers[2], DIGIT) || !is_whole(numbers[3], DIGIT - 1))
         return false;
-    const uint32_t scale = (uint32_t)numbers[0];
-    if (scale < PSR_LOSS_SCALE_LEAST || (scale & (scale - 1)) != 0)
-        return false;
-    *ret_scale = (psr_loss_scale){.scale = scale,
+    const psr_loss_scale scale = {.scale = (uint32_t)numbers[0],
                                   .taken = (uint32_t)numbers[1],
                                   .skipped = (uint64_t)numbers[2] * DIGIT + (uint32_t)numbers[3]};
+    if (!psr_loss_scale_is_saved(&scale) || (scale.scale & (scale.scale - 1)) != 0 ||
+        (scale.scale == 0 && scale.taken > 0))
+        return false;
+    *ret_scale = scale;
     return true;
 }

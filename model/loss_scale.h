@@ -16,11 +16,15 @@
 typedef struct psr_loss_scale {
     uint32_t scale;   /* 0: the loss is not scaled */
     uint32_t taken;   /* steps that were taken since the scale was changed, or one was left out */
-    uint64_t skipped; /* steps that were left out since the run's first */
+    uint64_t skipped; /* steps that were left out since the run's first, in fp16 */
 } psr_loss_scale;
 
-/* Of a run's first step. All zero if the loss is not scaled. */
-psr_loss_scale psr_loss_scale_first(const psr_config *config);
+/* Of a run's first step. saved: of the checkpoint that it goes on from; zeros: there is none. If
+ * the loss is not scaled (any more), it has but the steps that were left out before, which count as
+ * no updates; if it was not scaled before, it begins with --loss-scale. */
+psr_loss_scale psr_loss_scale_first(const psr_config *config, const psr_loss_scale *saved);
+/* Whether a checkpoint has it. */
+bool psr_loss_scale_is_saved(const psr_loss_scale *scale);
 
 /* A step has ended; taken: its gradient was finite. NUMERIC: it was not, at the least scale, so
  * that the scale is not why. */

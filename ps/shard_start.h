@@ -12,7 +12,7 @@
 typedef struct psr_shard_start {
     uint64_t first_step; /* completed steps: 0, or those of the resumed checkpoint */
     uint64_t total_steps;
-    uint64_t skipped_steps; /* of first_step: those that were left out (--precision fp16) */
+    uint64_t skipped_steps; /* of first_step: those that were left out, in fp16 */
     psr_pace pace;
     psr_layout layout; /* owned if it was read: psr_shard_start_done */
 } psr_shard_start;

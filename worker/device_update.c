@@ -38,6 +38,7 @@ void psr_device_update_due(const psr_trainer *t, uint64_t steps)
         return;
     const psr_due_update due = {
         .number = steps,
+        .skipped = t->loss_scale.skipped,
         .lr = steps > 0 ? psr_schedule_lr(t->config, steps - 1, t->total_steps) : 0,
         .sums = psr_engine_keeps_gradients(t->config) ? NULL : psr_exchange_sums(t->exchange)};
     psr_backend_due(backend_of(t), &due);
@@ -96,8 +97,8 @@ psr_err psr_device_update_average(const psr_trainer *t, uint64_t steps)
     for (uint32_t b = 0; b < t->buckets->count; b++) {
         const psr_bucket *bucket = &t->buckets->items[b];
         if (!bucket->frozen)
-            psr_ema_follow(t->config, steps, weights + bucket->offset, average + bucket->offset,
-                           bucket->length);
+            psr_ema_follow(t->config, steps - t->loss_scale.skipped, weights + bucket->offset,
+                           average + bucket->offset, bucket->length);
     }
     return PSR_OK;
 }

@@ -45,7 +45,7 @@ static psr_err save_frozen(psr_trainer *t, uint64_t steps)
 static psr_err save_loss_scale(psr_trainer *t, uint64_t steps)
 {
     float numbers[PSR_LOSS_SCALE_NUMBERS];
-    if (!psr_config_scales_loss(t->config))
+    if (!psr_loss_scale_is_saved(&t->loss_scale))
         return PSR_OK;
     psr_loss_scale_to_floats(&t->loss_scale, numbers);
     return psr_session_checkpoint(t->session, steps, PSR_SECTION_LOSS_SCALE, numbers,

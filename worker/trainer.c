@@ -274,8 +274,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .plan_directory = options->plan_directory,
         .unrecorded = options->unrecorded,
         .floats_as_input = options->floats_as_input,
-        .loss_scale = options->loss_scale.scale > 0 ? options->loss_scale
-                                                    : psr_loss_scale_first(options->config),
+        .loss_scale = psr_loss_scale_first(options->config, &options->loss_scale),
     };
     psr_err err = init_parts(&trainer);
     if (err != PSR_OK) {

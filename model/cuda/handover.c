@@ -266,7 +266,7 @@ static psr_err update(const psr_cuda_handover *h, uint32_t b, const psr_due_upda
         return PSR_OK;
     if (due->sums != NULL)
         PSR_TRY(bring(h, b, h->o.gradients, due->sums));
-    return psr_cuda_update_bucket(h->o.update, b, due->number, due->lr);
+    return psr_cuda_update_bucket(h->o.update, b, due);
 }
 
 psr_err psr_cuda_handover_update(psr_cuda_handover *h, uint32_t node, const psr_due_update *due)

@@ -186,12 +186,13 @@ bool psr_cuda_update_is_due(const psr_cuda_update *update, uint32_t bucket, uint
     return !update->o.buckets->items[bucket].frozen && update->numbers[bucket] < number;
 }
 
-psr_err psr_cuda_update_bucket(psr_cuda_update *update, uint32_t bucket, uint64_t number, float lr)
+psr_err psr_cuda_update_bucket(psr_cuda_update *update, uint32_t bucket, const psr_due_update *due)
 {
-    assert(update->numbers[bucket] + 1 == number);
-    update->numbers[bucket] = number;
+    assert(update->numbers[bucket] + 1 == due->number);
+    update->numbers[bucket] = due->number;
     PSR_TRY(check_finite(update, bucket));
-    return update_runs(update, &update->o.buckets->items[bucket], number, lr);
+    return update_runs(update, &update->o.buckets->items[bucket], due->number - due->skipped,
+                       due->lr);
 }
 
 /* ---- what it tells ---- */

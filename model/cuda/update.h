@@ -45,7 +45,7 @@ void psr_cuda_update_begin(psr_cuda_update *update, uint64_t number);
 bool psr_cuda_update_is_due(const psr_cuda_update *update, uint32_t bucket, uint64_t number);
 /* Orders it: the sum is in the device's gradients when the stream has come to it. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_update_bucket(psr_cuda_update *update, uint32_t bucket,
-                                              uint64_t number, float lr);
+                                              const psr_due_update *due);
 
 /* Orders that it be told which sums were not finite; and, when the caller has waited for the
  * stream, tells it. NUMERIC: psr_updater_not_finite. COMPUTE. */

@@ -45,6 +45,12 @@ static float lr_of(psr_updater *updater, uint64_t step)
     return updater->lr;
 }
 
+/* Of the update that is number `number` if none was left out. */
+static uint64_t made(const psr_updater *updater, uint64_t number)
+{
+    return number - updater->skipped;
+}
+
 psr_err psr_updater_not_finite(uint64_t step, uint32_t bucket)
 {
     return psr_fail(PSR_ERR_NUMERIC,
@@ -60,7 +66,8 @@ static psr_err update_block(psr_updater *updater, const psr_sum *sum, size_t at,
     if (!psr_finite(sum->values + at, count))
         return psr_updater_not_finite(sum->step, sum->bucket);
     psr_optimizer_update_run(updater->options.optimizer, updater->weights, sum->values + at,
-                             sum->span.offset + at, count, lr_of(updater, sum->step), sum->number);
+                             sum->span.offset + at, count, lr_of(updater, sum->step),
+                             made(updater, sum->number));
     return PSR_OK;
 }
 
@@ -84,7 +91,8 @@ static void update_tensor(void *context, size_t tensor)
 {
     psr_updater *updater = context;
     psr_optimizer_update_tensor(updater->options.optimizer, updater->weights, updater->sums, tensor,
-                                lr_of(updater, updater->summed_step), updater->summed_step + 1);
+                                lr_of(updater, updater->summed_step),
+                                made(updater, updater->summed_step + 1));
 }
 
 static psr_err part_updated(void *context, uint32_t part)
@@ -187,7 +195,7 @@ psr_err psr_updater_norm_known(psr_updater *updater, uint64_t step, double norm)
         updater->skipped++;
         return tell_updated(updater);
     }
-    const uint64_t number = step + 1 - updater->skipped;
+    const uint64_t number = made(updater, step + 1);
     const float factor = psr_clip_factor(o->config, norm);
     for (uint32_t p = 0; p < updater->part_count && factor < 1; p++)
         scale(updater->sums + updater->parts[p].offset, updater->parts[p].count, factor);
@@ -254,7 +262,7 @@ psr_err psr_updater_summed(psr_updater *updater, uint32_t part, uint64_t step)
         return psr_whole_tensors_summed(updater->whole, part);
     const psr_span span = updater->parts[part];
     psr_optimizer_update(o->optimizer, updater->weights, updater->sums, span.offset, span.count,
-                         lr_of(updater, step), step + 1);
+                         lr_of(updater, step), made(updater, step + 1));
     return o->updated(o->context, part);
 }
 

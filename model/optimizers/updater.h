@@ -34,7 +34,7 @@ typedef struct psr_updater_options {
     const psr_layout *layout;
     psr_optimizer *optimizer;
     uint64_t total_steps; /* of the run, for the schedule */
-    uint64_t skipped;     /* steps that were left out before */
+    uint64_t skipped;     /* steps that were left out before (fp16): they are no updates */
     /* With whole tensors: the arena in which sums are kept. Sums that lie there already are not
      * copied. NULL: the updater makes one. */
     float *sums;
@@ -57,7 +57,7 @@ typedef struct psr_sum {
     uint32_t bucket;
     psr_span span;       /* of the arena */
     uint64_t step;       /* its learning rate is taken; from 0 */
-    uint64_t number;     /* of the update of these weights, from 1 */
+    uint64_t number;     /* of the update of these weights, from 1, with those left out */
     const float *values; /* [span.count] */
 } psr_sum;
 

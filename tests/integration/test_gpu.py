@@ -140,6 +140,16 @@ def scales_by_rule(first, growth, skipped):
     return scales, scale
 
 
+def check_left_half(tap, psring, directory, options, path):
+    """A run in fp16 goes on in float32: steps that were left out before are no updates for Adam, in
+    every mode as in the reference, and behind the next checkpoint."""
+    options = dict(options, precision="fp32", device="cpu", **{"loss-scale": "65536:2000"})
+    local = Run(psring, directory, "left-local", dict(options, mode="local", resume=path))
+    again = Run(psring, directory, "left-again", dict(options, resume=os.path.join(local.out, "checkpoints", "step-8"), **MODES["ps-2"]))
+    tap.ok(local.status == 0 and again.status == 0 and again.hashes() == {step: hash for step, hash in local.hashes().items() if step > 8},
+           "fp16: a run goes on in float32, and once more behind a checkpoint of that", local.why() + again.why())
+
+
 def check_half(tap, psring, directory):
     """The first scale lets the gradient of the logits overflow; later it grows until it does so
     again. Adam counts updates."""
@@ -169,6 +179,7 @@ def check_half(tap, psring, directory):
         tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in hashes.items() if step > 4} and scales_of(resumed) == told[4:],
                "fp16: %s goes on with the scale, its count and the bits" % name, resumed.why())
         tap.ok(resumed.outcome()["skipped_steps"] == skipped.count(True), "fp16: and counts the steps that were left out before", resumed.why())
+    check_left_half(tap, psring, directory, options, os.path.join(local.out, "checkpoints", "step-4"))
     near = Run(psring, directory, "processor", dict(half, mode="local", device="cpu", precision="fp32"))
     theirs, ours = losses(near), losses(Run(psring, directory, "half", dict(half, mode="local", **{"loss-scale": 1024})))
     tap.ok(theirs.keys() == ours.keys() and all(abs(ours[at] - loss) <= 0.02 * loss for at, loss in theirs.items()),

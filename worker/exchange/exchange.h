@@ -49,7 +49,7 @@ typedef struct psr_exchange_options {
     uint32_t rank;             /* the first rank that this process computes */
     const psr_engine_gpu *gpu; /* --mode nccl: borrowed for life; else NULL */
     const psr_ways *ways;      /* psr_engine_choose's result for that plan */
-    uint64_t skipped_steps;    /* before the first: those that were left out (--precision fp16) */
+    uint64_t skipped_steps;    /* before the first: those that were left out, in fp16 */
     /* Memory for them, as long as the layout and zeroed; NULL: the exchange's own. gradients must
      * be NULL with an engine that has its own arenas. */
     float *weights, *gradients;

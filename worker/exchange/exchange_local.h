@@ -24,7 +24,7 @@ typedef struct psr_local_options {
     float *weights;           /* an arena: the weights whose gradients these are */
     float *const *residuals;  /* [ranks] arenas: the residuals; NULL if the plan has none */
     psr_optimizer *optimizer; /* NULL: the sums are all that is made */
-    uint64_t skipped_steps;   /* of those before: left out (--precision fp16) */
+    uint64_t skipped_steps;   /* of those before: left out, in fp16 */
 } psr_local_options;
 
 /* The caller owns *ret_local. NOMEM. */

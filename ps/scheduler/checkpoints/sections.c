@@ -42,7 +42,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                              .computes_all_ranks = roster.computes_all_ranks,
                              .owes = psr_compression_has_residual(compression),
                              .pulls_differences = psr_compression_has_residual(pulled),
-                             .scales_loss = psr_config_scales_loss(config)};
+                             .has_scale = psr_config_scales_loss(config)};
     const psr_picture_shape shape = {facts->height, facts->width};
     uint32_t side;
     PSR_TRY(psr_augment_side_of(config, facts->channels, shape, &side));
@@ -57,7 +57,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
         err = psr_layout_of_trained(&sections.net->params, &sections.trained);
     if (err == PSR_OK)
         err = name_slots(config, &sections);
-    if (err == PSR_OK && sections.scales_loss)
+    if (err == PSR_OK)
         err = psr_layout_add(&sections.scale, PSR_LOSS_SCALE_TENSOR, 1,
                              (uint32_t[]){PSR_LOSS_SCALE_NUMBERS});
     if (err != PSR_OK) {
@@ -118,7 +118,7 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
     }
     if (section == PSR_SECTION_BUFFERS) {
         place.layout = &sections->net->buffers;
-    } else if (section == PSR_SECTION_LOSS_SCALE && sections->scales_loss) {
+    } else if (section == PSR_SECTION_LOSS_SCALE && sections->has_scale) {
         place.file = PSR_CHECKPOINT_STATE;
         place.of_loss_scale = true;
         place.layout = &sections->scale;
@@ -163,7 +163,7 @@ bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_sec
         {PSR_SECTION_SLOT(0), sections->slot_count},
         {PSR_SECTION_RANK(0), sections->ranks},
         {PSR_SECTION_RESIDUAL(0), sections->owes ? sections->ranks : 0},
-        {PSR_SECTION_LOSS_SCALE, sections->scales_loss},
+        {PSR_SECTION_LOSS_SCALE, sections->has_scale},
         {PSR_SECTION_EMA_BUFFERS, sections->averages},
         {PSR_SECTION_EMA_RANK(0), sections->averages ? sections->ranks : 0},
     };

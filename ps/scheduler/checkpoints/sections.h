@@ -29,8 +29,10 @@ typedef struct psr_sections {
     bool averages;      /* --ema: there is a model of averages */
     uint32_t ema_slot;  /* then: which slot is their weights */
     psr_layout trained; /* owned: of the optimizer's state and of residuals (--freeze) */
-    bool scales_loss;   /* --precision fp16 */
-    psr_layout scale;   /* owned: then, of the loss scale's numbers */
+    /* --precision fp16; or, which its owner sets, the run goes on from one in which steps were left
+     * out (model/loss_scale.h) */
+    bool has_scale;
+    psr_layout scale; /* owned: of the loss scale's numbers */
     uint32_t slot_count;
     /* the optimizer's state arrays, for example "momentum" */
     char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];

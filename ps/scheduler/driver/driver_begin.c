@@ -200,10 +200,11 @@ static psr_err on_begin(void *context, const psr_config *given, const psr_facts 
     const psr_facts *facts = &of_run;
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     beginning.layout = &d->sections.net->params;
-    if (d->resume != NULL)
+    if (d->resume != NULL) {
         PSR_TRY(check_resume(d, config));
-    if (d->resume != NULL && psr_config_scales_loss(config))
-        beginning.loss_scale = *psr_resume_loss_scale(d->resume);
+        beginning.loss_scale = psr_loss_scale_first(config, psr_resume_loss_scale(d->resume));
+        d->sections.has_scale = psr_loss_scale_is_saved(&beginning.loss_scale);
+    }
     PSR_TRY(psr_config_traced_steps(config, beginning.first_step, facts->total_steps, &d->traced));
     const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
     psr_launcher_configuration(d->launcher, &place);

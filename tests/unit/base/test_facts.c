@@ -59,6 +59,13 @@ static void a_workers_start_comes_back_as_it_was(void **state)
     expect_ok(psr_worker_start_from_json(bytes_of(json), &worker_again));
     assert_memory_equal(&worker, &worker_again, sizeof worker);
     free(json);
+
+    /* it was in fp16, and is not any more */
+    const psr_worker_start other = {.first_step = 40, .total_steps = 41, .skipped_steps = 5};
+    expect_ok(psr_worker_start_to_json(&other, &json));
+    expect_ok(psr_worker_start_from_json(bytes_of(json), &worker_again));
+    assert_memory_equal(&other, &worker_again, sizeof other);
+    free(json);
 }
 
 static void each_field_that_is_wrong_is_named(void **state)

@@ -276,6 +276,53 @@ static void a_step_that_is_not_finite_is_left_out_and_is_no_update(void **state)
     close_fixture(&once);
 }
 
+/* A run that was in fp16 goes on in float32: elements at once, whole tensors, and whole parts. */
+static void steps_left_out_before_are_no_updates_in_another_precision_either(void **state)
+{
+    (void)state;
+    enum { BEFORE = 3, STEP = 5 };
+    static const struct {
+        psr_optimizer_kind kind;
+        uint32_t norms;
+    } cases[] = {{PSR_OPTIMIZER_ADAM, 0}, {PSR_OPTIMIZER_LAMB, 0}, {PSR_OPTIMIZER_ADAM, 100}};
+    const psr_span bucket = {0, LENGTH};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        fixture f, once;
+        open_fixture(&f, cases[c].kind, NULL);
+        open_fixture(&once, cases[c].kind, NULL);
+        psr_updater_free(f.updater);
+        f.config.tensorboard_norms = cases[c].norms;
+        const psr_updater_options options = {.config = &f.config,
+                                             .layout = &f.layout,
+                                             .optimizer = f.optimizer,
+                                             .total_steps = 10,
+                                             .skipped = BEFORE,
+                                             .context = &f,
+                                             .updated = updated,
+                                             .buckets = &bucket,
+                                             .bucket_count = 1};
+        expect_ok(psr_updater_new(&options, &f.updater));
+        expect_ok(psr_updater_begin(f.updater, f.weights, parts, PARTS));
+        for (uint32_t p = 0; p < PARTS; p++) {
+            const psr_sum sum = {0, parts[p], STEP, STEP + 1, f.sums + parts[p].offset};
+            expect_ok(psr_updater_take(f.updater, &sum));
+            if (psr_updater_waits(&f.config))
+                expect_ok(psr_updater_summed(f.updater, p, STEP));
+        }
+        const float lr = psr_schedule_lr(&once.config, STEP, 10);
+        const bool whole = psr_optimizer_whole_tensors(once.optimizer);
+        for (size_t t = 0; t < once.layout.tensor_count && whole; t++)
+            psr_optimizer_update_tensor(once.optimizer, once.weights, once.sums, t, lr,
+                                        STEP + 1 - BEFORE);
+        if (!whole)
+            psr_optimizer_update(once.optimizer, once.weights, once.sums, 0, LENGTH, lr,
+                                 STEP + 1 - BEFORE);
+        assert_memory_equal(f.weights, once.weights, sizeof f.weights);
+        close_fixture(&f);
+        close_fixture(&once);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +331,7 @@ int main(void)
         cmocka_unit_test(a_gradient_is_scaled_down_to_the_norm_as_pytorch_does),
         cmocka_unit_test(what_is_not_finite_is_refused_in_words_and_changes_nothing),
         cmocka_unit_test(a_step_that_is_not_finite_is_left_out_and_is_no_update),
+        cmocka_unit_test(steps_left_out_before_are_no_updates_in_another_precision_either),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,8 +45,8 @@ typedef struct psr_engine_env {
     uint32_t rank;
     const psr_engine_gpu *gpu;        /* borrowed for life; NULL: not --mode nccl */
     uint64_t first_step, total_steps; /* the run's */
-    uint64_t skipped_steps;     /* before first_step: those that were left out (--precision fp16) */
-    float *weights, *gradients; /* arenas, borrowed for life */
+    uint64_t skipped_steps;           /* before first_step: those that were left out, in fp16 */
+    float *weights, *gradients;       /* arenas, borrowed for life */
     /* weights may be the memory of the bucket's holder, and only the engine writes them from the
      * first step on */
     bool in_place;

@@ -218,7 +218,7 @@ static psr_err run_updates(outputs *out)
         err = psr_backend_hold(backend, arenas, slots, 0);
     memset(arenas, 0x55, 3 * params * sizeof *arenas);
     for (uint32_t pass = 0; pass < PASSES && err == PSR_OK; pass++) {
-        const psr_due_update due = {pass + 1, 0.1f, sums};
+        const psr_due_update due = {.number = pass + 1, .lr = 0.1f, .sums = sums};
         fill(sums, params, 32 + pass, -1, 1);
         psr_backend_due(backend, &due);
         err = infer(backend, pass, s.buffers, out);

@@ -583,7 +583,7 @@ static const float scale_numbers[PSR_LOSS_SCALE_NUMBERS] = {2048, 17, 0, 1};
 static void put_checkpoint(uint64_t step)
 {
     put_all_but(step, PSR_SECTION_LOSS_SCALE);
-    if (sections.scales_loss)
+    if (sections.has_scale)
         expect_ok(
             put_piece(step, PSR_SECTION_LOSS_SCALE, scale_numbers, 0, PSR_LOSS_SCALE_NUMBERS));
 }
