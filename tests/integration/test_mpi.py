@@ -1,7 +1,10 @@
 """--mode mpi: workers that mpirun started sum by MPI. Losses come near those of the ring, all ranks
 have the same bits, and whoever dies or stops is named and ends the run.
 
-usage: test_mpi.py MPIRUN PSRING SCHEDULER WORKER"""
+usage: test_mpi.py MPIRUN PSRING SCHEDULER WORKER [gpu]
+
+gpu: on a GPU that the processor plays; PSRING is the one beside which it lies, WORKER
+psring-worker-cuda."""
 
 import json
 import os
@@ -95,33 +98,46 @@ def compare_norms(tap, name, run, ring, steps):
            name + ": every norm of a tensor is within %g of the ring's" % TOLERANCE, far + ["%d and %d norms" % (len(found), len(right))])
 
 
+def compare(tap, programs, directory, mpirun, name, options):
+    ring = Run(programs[0], directory, name + "-ring", dict(options, mode="ring"))
+    if not tap.ok(ring.status == 0, name + ": a ring beside it ends with status 0", ring.why()):
+        return
+    with Cluster() as cluster:
+        run = MpiRun(cluster, programs, directory, name, mpirun, options)
+        statuses = run.wait()
+    if not tap.ok(run.ended(statuses, 0), name + ": mpirun and scheduler end with status 0", run.why(statuses)):
+        return
+    found, right = losses(run.metrics()), losses(ring.metrics())
+    far = ["%s: %s, ring %s" % (at, found.get(at), right[at]) for at in sorted(right) if not near(found.get(at), right[at])]
+    tap.ok(not far and len(found) == len(right) == options["steps"] * options["workers"],
+           name + ": every loss is within %g of the ring's" % TOLERANCE, far)
+    tap.ok(any("--mode mpi: MPI sums in an order of its own" in line for line in run.head_lines),
+           name + ": that its bits are others is told at the start", run.head_lines)
+    if "tensorboard-norms" in options:
+        compare_norms(tap, name, run, ring, options["steps"] // options["tensorboard-norms"])
+    if "hash" not in options:
+        return
+    by_step = {}
+    for line in run.metrics():
+        by_step.setdefault(line["step"], set()).add(line["hash"])
+    tap.ok(len(by_step) == options["steps"] and all(len(hashes) == 1 for hashes in by_step.values()),
+           name + ": after every step all ranks have the same weights", [str(by_step)])
+
+
 def sums(tap, programs, directory, mpirun):
     for name, more in [("sgd", {"tensorboard": True, "tensorboard-norms": 4}), ("lars", {"optimizer": "lars"}),
                        ("five", {"workers": 5, "batch-size": 8, "optimizer": "adam", "lr": 0.001}),
                        ("sync-bn", {"model": "resnet20", "data": "synthetic:count=49,test=40,channels=3,size=16", "steps": 4, "sync-bn": True,
                                     "batch-size": 8, "lr": 0.002, "bucket-size": 65600})]:
-        options = dict(OPTIONS, **more)
-        ring = Run(programs[0], directory, name + "-ring", dict(options, mode="ring"))
-        if not tap.ok(ring.status == 0, name + ": a ring beside it ends with status 0", ring.why()):
-            continue
-        with Cluster() as cluster:
-            run = MpiRun(cluster, programs, directory, name, mpirun, options)
-            statuses = run.wait()
-        if not tap.ok(run.ended(statuses, 0), name + ": mpirun and scheduler end with status 0", run.why(statuses)):
-            continue
-        found, right = losses(run.metrics()), losses(ring.metrics())
-        far = ["%s: %s, ring %s" % (at, found.get(at), right[at]) for at in sorted(right) if not near(found.get(at), right[at])]
-        tap.ok(not far and len(found) == len(right) == options["steps"] * options["workers"],
-               name + ": every loss is within %g of the ring's" % TOLERANCE, far)
-        if "tensorboard-norms" in more:
-            compare_norms(tap, name, run, ring, options["steps"] // more["tensorboard-norms"])
-        by_step = {}
-        for line in run.metrics():
-            by_step.setdefault(line["step"], set()).add(line["hash"])
-        tap.ok(len(by_step) == options["steps"] and all(len(hashes) == 1 for hashes in by_step.values()),
-               name + ": after every step all ranks have the same weights", [str(by_step)])
-        tap.ok(any("--mode mpi: MPI sums in an order of its own" in line for line in run.head_lines),
-               name + ": that its bits are others is told at the start", run.head_lines)
+        compare(tap, programs, directory, mpirun, name, dict(OPTIONS, **more))
+
+
+def on_gpus(tap, programs, directory, mpirun):
+    """Without hashes nobody asks for the weights, so that passes make the updates. The last step
+    has one sample."""
+    options = dict(OPTIONS, workers=2, steps=5, device="cuda", **{"batch-size": 12, "update-on": "device", "no-eval": True})
+    del options["hash"]
+    compare(tap, programs, directory, mpirun, "gpu", options)
 
 
 def a_stopped_worker_is_named(tap, programs, directory, mpirun):
@@ -182,9 +198,10 @@ def main():
         command += ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
     tap = Tap()
     with Workspace() as directory:
-        for part in (sums, a_stopped_worker_is_named, a_worker_that_stops_before_mpi_has_begun_is_named, refusals):
+        parts = (on_gpus,) if sys.argv[5:] == ["gpu"] else (sums, a_stopped_worker_is_named, a_worker_that_stops_before_mpi_has_begun_is_named, refusals)
+        for part in parts:
             part(tap, programs, directory, command)
-        if "--oversubscribe" in command:  # of Open MPI
+        if sums in parts and "--oversubscribe" in command:  # of Open MPI
             it_is_measured_beside_the_ring(tap, programs, directory, command)
     tap.end()
 
