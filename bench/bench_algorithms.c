@@ -51,7 +51,7 @@ static psr_err net_of(const shape *s, psr_network **ret_net)
 
 static const psr_onednn_step *step_of(const psr_onednn_exec *exec)
 {
-    for (uint32_t i = 0; i < exec->graph->count; i++) {
+    for (uint32_t i = 0; i < exec->groups->count; i++) {
         const psr_network_node *node = &exec->net->nodes[exec->steps[i].group->output];
         if (exec->steps[i].group->op == PSR_OP_CONV && node->kernel == 3)
             return &exec->steps[i];
@@ -81,16 +81,16 @@ static psr_err run_shape(const shape *s, const psr_onednn_context *context,
                          const bench_settings *settings)
 {
     psr_network *net = NULL;
-    psr_onednn_graph graph = {0};
+    psr_fusion_groups groups = {0};
     psr_onednn_exec *exec = NULL;
     PSR_TRY(net_of(s, &net));
-    psr_err err = psr_onednn_graph_init(net, &graph);
+    psr_err err = psr_fusion_groups_init(net, &groups);
     if (err == PSR_OK)
-        err = psr_onednn_exec_new(context, net, &graph, "", s->batch, true, &exec);
+        err = psr_onednn_exec_new(context, net, &groups, "", s->batch, true, &exec);
     if (err == PSR_OK)
         err = measure(s, exec, settings);
     psr_onednn_exec_free(exec);
-    psr_onednn_graph_done(&graph);
+    psr_fusion_groups_done(&groups);
     psr_network_free(net);
     return err;
 }

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "model/onednn/compat.h"
-#include "model/onednn/graph.h"
+#include "model/fusion_groups.h"
 #include "model/onednn/kernels/tiles.h"
 
 #include <stdlib.h>
@@ -14,17 +14,17 @@
  * NULL: no memory. */
 static psr_op *kinds_of(const psr_network *net, bool by_groups)
 {
-    psr_onednn_graph graph;
+    psr_fusion_groups groups;
     psr_op *kinds = malloc(net->node_count * sizeof *kinds);
-    if (kinds == NULL || psr_onednn_graph_init(net, &graph) != PSR_OK) {
+    if (kinds == NULL || psr_fusion_groups_init(net, &groups) != PSR_OK) {
         free(kinds);
         return NULL;
     }
     uint32_t call = 0;
-    for (uint32_t g = 0; g < graph.count; g++)
-        for (uint32_t i = 0; i < graph.groups[g].node_count; i++)
-            kinds[by_groups ? call++ : graph.groups[g].nodes[i]] = graph.groups[g].op;
-    psr_onednn_graph_done(&graph);
+    for (uint32_t g = 0; g < groups.count; g++)
+        for (uint32_t i = 0; i < groups.items[g].node_count; i++)
+            kinds[by_groups ? call++ : groups.items[g].nodes[i]] = groups.items[g].op;
+    psr_fusion_groups_done(&groups);
     return kinds;
 }
 

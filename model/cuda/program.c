@@ -62,7 +62,7 @@ uint32_t psr_cuda_build_room(psr_cuda_build *b, size_t bytes)
     const uint32_t place = psr_cuda_build_place(b, PSR_CUDA_ROOM, 0, bytes);
     b->buffers.now = b->program->step_count;
     if (b->err == PSR_OK)
-        b->err = psr_onednn_buffer_add(&b->buffers, bytes, &b->program->places[place].buffer);
+        b->err = psr_pass_buffer_add(&b->buffers, bytes, &b->program->places[place].buffer);
     return place;
 }
 
@@ -97,9 +97,9 @@ static void add_use(psr_cuda_build *b, uint32_t at, uint32_t place, bool written
     step->uses[step->use_count++] = (psr_cuda_use){place, at, written};
     if (p->places[place].memory != PSR_CUDA_ROOM)
         return;
-    psr_onednn_buffer *buffer = &b->buffers.items[p->places[place].buffer];
+    psr_pass_buffer *buffer = &b->buffers.items[p->places[place].buffer];
     b->buffers.now = p->step_count - 1;
-    psr_onednn_buffer_use(&b->buffers, p->places[place].buffer);
+    psr_pass_buffer_use(&b->buffers, p->places[place].buffer);
     if (buffer->first > b->buffers.now)
         buffer->first = b->buffers.now;
 }
@@ -381,8 +381,8 @@ static void build_passes(psr_cuda_build *b)
     if (b->err != PSR_OK)
         return;
     b->buffers.now = p->step_count;
-    psr_onednn_buffer_use(&b->buffers, p->places[p->logits].buffer);
-    b->err = psr_onednn_buffers_place(&b->buffers);
+    psr_pass_buffer_use(&b->buffers, p->places[p->logits].buffer);
+    b->err = psr_pass_buffers_place(&b->buffers);
     p->room_bytes = b->buffers.bytes;
     for (uint32_t i = 0; i < p->place_count && b->err == PSR_OK; i++)
         if (p->places[i].memory == PSR_CUDA_ROOM)
@@ -396,7 +396,7 @@ psr_err psr_cuda_program_new(const psr_network *net, uint32_t batch, psr_cuda_ty
     PSR_TRY(check_readers_of_images(net));
     psr_cuda_build b = {
         .net = net, .batch = batch, .type = type, .training = training, .tail = tail_of(net)};
-    PSR_TRY(psr_onednn_graph_init(net, &b.groups));
+    PSR_TRY(psr_fusion_groups_init(net, &b.groups));
     uint32_t *lists = malloc(LISTS * net->node_count * sizeof *lists);
     b.program = calloc(1, sizeof *b.program);
     if (lists == NULL || b.program == NULL) {
@@ -412,8 +412,8 @@ psr_err psr_cuda_program_new(const psr_network *net, uint32_t batch, psr_cuda_ty
         *b.program = (psr_cuda_program){.batch = batch, .type = type, .training = training};
         build_passes(&b);
     }
-    psr_onednn_buffers_done(&b.buffers);
-    psr_onednn_graph_done(&b.groups);
+    psr_pass_buffers_done(&b.buffers);
+    psr_fusion_groups_done(&b.groups);
     free(lists);
     if (b.err != PSR_OK) {
         psr_cuda_program_free(b.program);

@@ -5,10 +5,10 @@
  * A training program is the forward pass, the loss, and the backward pass; an inference program is
  * the forward pass by running statistics and without dropout, and the loss.
  *
- * Forward: batch norm takes the addition and the ReLU behind it along, as the CPU's back end groups
- * them (model/onednn/graph.h); in inference it is scale and shift behind its convolution. Backward:
- * nodes in reverse; what several readers of a value give is added in that order. An addition hands
- * its gradient on, and flattening of single pixels does nothing, so several places may be one.
+ * Forward: batch norm takes the addition and the ReLU behind it along (model/fusion_groups.h); in
+ * inference it is scale and shift behind its convolution. Backward: nodes in reverse; what several
+ * readers of a value give is added in that order. An addition hands its gradient on, and flattening
+ * of single pixels does nothing, so several places may be one.
  *
  * Matrix products are graphs in 16 bits. In float32 cuDNN has them on tensor cores alone, and a
  * kernel computes them. The logits are float32 in every precision, and so is a scale behind them.

@@ -6,8 +6,8 @@
 #define PSR_MODEL_CUDA_PROGRAM_BUILD_H
 
 #include "model/cuda/program.h"
-#include "model/onednn/buffers.h"
-#include "model/onednn/graph.h"
+#include "model/pass_buffers.h"
+#include "model/fusion_groups.h"
 
 #include <stddef.h>
 
@@ -16,11 +16,11 @@ typedef struct psr_cuda_build {
     uint32_t batch;
     psr_cuda_type type;
     bool training;
-    psr_onednn_graph groups;
-    const psr_onednn_group *group; /* whose forward steps are built; NULL: no group's */
+    psr_fusion_groups groups;
+    const psr_fusion_group *group; /* whose forward steps are built; NULL: no group's */
     psr_cuda_program *program;
     uint32_t step_room, graph_room, place_room;
-    psr_onednn_buffers buffers;
+    psr_pass_buffers buffers;
     /* [node]: places, or PSR_NONE */
     uint32_t *values;         /* its value */
     uint32_t *gradients;      /* the gradient of its value, as far as readers have given it */

@@ -277,7 +277,7 @@ static void norm(psr_cuda_build *b, uint32_t node, const finish *f)
 }
 
 /* A second norm, of a projection shortcut, is computed by itself and then added. */
-static void norm_group(psr_cuda_build *b, const psr_onednn_group *group)
+static void norm_group(psr_cuda_build *b, const psr_fusion_group *group)
 {
     const finish second = {PSR_NONE, false, group->second_norm};
     const bool two = group->second_norm != PSR_NONE;
@@ -398,7 +398,7 @@ static void dropout(psr_cuda_build *b, uint32_t node)
 
 /* ---- the pass ---- */
 
-static void build_group(psr_cuda_build *b, const psr_onednn_group *group)
+static void build_group(psr_cuda_build *b, const psr_fusion_group *group)
 {
     const uint32_t node = group->output;
     switch (group->op) {
@@ -455,7 +455,7 @@ void psr_cuda_build_forward(psr_cuda_build *b)
 {
     const uint32_t last = b->net->node_count - 1;
     for (uint32_t i = 0; i < b->groups.count && b->err == PSR_OK; i++) {
-        b->group = &b->groups.groups[i];
+        b->group = &b->groups.items[i];
         build_group(b, b->group);
     }
     b->group = NULL;

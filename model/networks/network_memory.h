@@ -8,8 +8,8 @@
  *
  * A value is kept when the backward pass reads it again. Activations, additions and reshapes are
  * computed in place, so they take no memory of their own. Gradients of values reuse memory of later
- * values that are no longer needed (model/onednn/buffers.h), except for two of the largest
- * gradients, which 2 L stands for. BASE is the memory of programs, libraries and threads.
+ * values that are no longer needed (model/pass_buffers.h), except for two of the largest gradients,
+ * which 2 L stands for. BASE is the memory of programs, libraries and threads.
  * docs/doctor.md compares the estimate with real runs. */
 #ifndef PSR_MODEL_NETWORK_MEMORY_H
 #define PSR_MODEL_NETWORK_MEMORY_H

@@ -49,27 +49,27 @@ static psr_err plan_shared(psr_onednn_exec *exec)
 {
     uint32_t *shared[] = {&exec->scratch, &exec->packed, &exec->diff_weights};
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
-        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, 0, shared[i]));
-        psr_onednn_buffer_keep(&exec->buffers, *shared[i]);
+        PSR_TRY(psr_pass_buffer_add(&exec->buffers, 0, shared[i]));
+        psr_pass_buffer_keep(&exec->buffers, *shared[i]);
     }
     return PSR_OK;
 }
 
 static psr_err plan(psr_onednn_exec *exec)
 {
-    const psr_onednn_graph *graph = exec->graph;
+    const psr_fusion_groups *groups = exec->groups;
     uint32_t logits = exec->net->node_count - 1;
     PSR_TRY(plan_shared(exec));
-    for (uint32_t i = 0; i < graph->count; i++, exec->buffers.now++)
+    for (uint32_t i = 0; i < groups->count; i++, exec->buffers.now++)
         PSR_TRY(exec->steps[i].class->plan_forward(exec, &exec->steps[i]));
     const psr_onednn_tensor *value = psr_onednn_use(exec, logits);
     if (value->layout != PSR_ONEDNN_PLAIN || value->type != dnnl_f32)
         return psr_fail(PSR_ERR_UNSUPPORTED, "onednn: %s does not end in a linear layer",
                         exec->net->name);
     if (exec->training) {
-        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, value->bytes, &exec->logits_gradient));
+        PSR_TRY(psr_pass_buffer_add(&exec->buffers, value->bytes, &exec->logits_gradient));
         PSR_TRY(psr_onednn_gradient_put(exec, logits, exec->logits_gradient));
-        for (uint32_t i = graph->count; i-- > 0;) {
+        for (uint32_t i = groups->count; i-- > 0;) {
             psr_onednn_step *step = &exec->steps[i];
             exec->buffers.now++;
             step->has_gradient = exec->gradients[step->group->output].count > 0;
@@ -77,15 +77,15 @@ static psr_err plan(psr_onednn_exec *exec)
                 PSR_TRY(step->class->plan_backward(exec, step));
         }
     }
-    return psr_onednn_buffers_place(&exec->buffers);
+    return psr_pass_buffers_place(&exec->buffers);
 }
 
 static psr_err open_sums(psr_onednn_exec *exec)
 {
     size_t most = 1;
-    for (uint32_t i = 0; i < exec->graph->count; i++) {
-        const psr_norm_stop stop = psr_onednn_stop(&exec->graph->groups[i]);
-        if (exec->graph->groups[i].op != PSR_OP_BATCHNORM)
+    for (uint32_t i = 0; i < exec->groups->count; i++) {
+        const psr_norm_stop stop = psr_onednn_stop(&exec->groups->items[i]);
+        if (exec->groups->items[i].op != PSR_OP_BATCHNORM)
             continue;
         const size_t count = psr_norm_stop_count(exec->net, &stop, false);
         most = count > most ? count : most;
@@ -97,7 +97,7 @@ static psr_err open_sums(psr_onednn_exec *exec)
 }
 
 psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network *net,
-                            const psr_onednn_graph *graph, const char *choices, uint32_t count,
+                            const psr_fusion_groups *groups, const char *choices, uint32_t count,
                             bool training, psr_onednn_exec **ret_exec)
 {
     psr_onednn_exec *exec = calloc(1, sizeof *exec);
@@ -105,19 +105,19 @@ psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for an executable");
     exec->context = context;
     exec->net = net;
-    exec->graph = graph;
+    exec->groups = groups;
     exec->choices = choices;
     exec->count = count;
     exec->training = training;
-    exec->steps = calloc(graph->count, sizeof *exec->steps);
+    exec->steps = calloc(groups->count, sizeof *exec->steps);
     exec->values = calloc(net->node_count, sizeof *exec->values);
     exec->gradients = calloc(net->node_count, sizeof *exec->gradients);
     psr_err err = PSR_OK;
     if (exec->steps == NULL || exec->values == NULL || exec->gradients == NULL)
         err = psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for an executable");
-    for (uint32_t i = 0; err == PSR_OK && i < graph->count; i++)
+    for (uint32_t i = 0; err == PSR_OK && i < groups->count; i++)
         exec->steps[i] =
-            (psr_onednn_step){.class = class_of(graph->groups[i].op), .group = &graph->groups[i]};
+            (psr_onednn_step){.class = class_of(groups->items[i].op), .group = &groups->items[i]};
     if (err == PSR_OK && training && context->sync_norms)
         err = open_sums(exec);
     if (err == PSR_OK)
@@ -134,7 +134,7 @@ void psr_onednn_exec_free(psr_onednn_exec *exec)
 {
     if (exec == NULL)
         return;
-    for (uint32_t i = 0; exec->steps != NULL && i < exec->graph->count; i++) {
+    for (uint32_t i = 0; exec->steps != NULL && i < exec->groups->count; i++) {
         psr_onednn_step *step = &exec->steps[i];
         if (step->self != NULL && step->class->done != NULL)
             step->class->done(step);
@@ -147,7 +147,7 @@ void psr_onednn_exec_free(psr_onednn_exec *exec)
     psr_onednn_implementations_done(&exec->implementations);
     free(exec->bindings);
     free(exec->descs);
-    psr_onednn_buffers_done(&exec->buffers);
+    psr_pass_buffers_done(&exec->buffers);
     free(exec->steps);
     free(exec->values);
     free(exec->gradients);
@@ -172,9 +172,9 @@ static psr_err begin(psr_onednn_exec *exec, const psr_onednn_pass *pass)
 
 static psr_err forward(psr_onednn_exec *exec)
 {
-    for (; exec->at < exec->graph->count; exec->at++) {
+    for (; exec->at < exec->groups->count; exec->at++) {
         psr_onednn_step *step = &exec->steps[exec->at];
-        const psr_onednn_group *group = step->group;
+        const psr_fusion_group *group = step->group;
         for (uint32_t node = 0; node < group->node_count && !exec->stopped; node++)
             PSR_TRY(psr_readiness_forward(exec->readiness, group->nodes[node]));
         const psr_exec_layer layer = {group->nodes[0], group->node_count, false};
@@ -211,7 +211,7 @@ static psr_err backward(psr_onednn_exec *exec)
 {
     for (; exec->at > 0; exec->at--) {
         psr_onednn_step *step = &exec->steps[exec->at - 1];
-        const psr_onednn_group *group = step->group;
+        const psr_fusion_group *group = step->group;
         if (!exec->net->nodes[group->output].fixed)
             PSR_TRY(step_backward(exec, step));
         if (exec->stopped)
@@ -238,7 +238,7 @@ static psr_err advance(psr_onednn_exec *exec)
                                exec->loss_scale, psr_onednn_at(exec, exec->logits_gradient),
                                &exec->result);
         exec->backward = true;
-        exec->at = exec->graph->count;
+        exec->at = exec->groups->count;
     }
     return backward(exec);
 }
@@ -287,7 +287,7 @@ psr_err psr_onednn_exec_infer(psr_onednn_exec *exec, const psr_onednn_pass *pass
 
 size_t psr_onednn_exec_bytes(const psr_onednn_exec *exec)
 {
-    return sizeof *exec + exec->graph->count * sizeof *exec->steps +
+    return sizeof *exec + exec->groups->count * sizeof *exec->steps +
            exec->net->node_count * (sizeof *exec->values + sizeof *exec->gradients) +
            exec->buffers.capacity * sizeof *exec->buffers.items +
            exec->binding_capacity * sizeof *exec->bindings +

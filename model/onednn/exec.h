@@ -9,7 +9,7 @@
 /* Everything borrowed for the executable's life. The caller owns *ret_exec: psr_onednn_exec_free.
  * NOMEM, COMPUTE, UNSUPPORTED. */
 PSR_MUST_CHECK psr_err psr_onednn_exec_new(const psr_onednn_context *context,
-                                           const psr_network *net, const psr_onednn_graph *graph,
+                                           const psr_network *net, const psr_fusion_groups *groups,
                                            const char *choices, uint32_t count, bool training,
                                            psr_onednn_exec **ret_exec);
 void psr_onednn_exec_free(psr_onednn_exec *exec);

@@ -15,7 +15,7 @@ typedef struct onednn {
     double label_smoothing;
     uint32_t max_batch;
     psr_onednn_context context;
-    psr_onednn_graph graph;
+    psr_fusion_groups groups;
     char *choices;
     char loops[PSR_BACKEND_LOOPS_MAX];
     psr_onednn_exec **execs;
@@ -34,7 +34,7 @@ static void onednn_destroy(void *object)
         psr_onednn_exec_free(self->execs[i]);
     free(self->execs);
     psr_arena_free(self->workspace, self->workspace_count);
-    psr_onednn_graph_done(&self->graph);
+    psr_fusion_groups_done(&self->groups);
     free(self->choices);
     psr_onednn_context_close(&self->context);
     free(self);
@@ -54,7 +54,7 @@ static psr_err executable(onednn *self, uint32_t count, bool training, psr_onedn
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for an executable");
     self->execs = execs;
     psr_onednn_exec *exec;
-    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, self->choices, count,
+    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->groups, self->choices, count,
                                 training, &exec));
     size_t needed = (exec->buffers.bytes + sizeof(float) - 1) / sizeof(float);
     if (needed > self->workspace_count || self->workspace == NULL) {
@@ -76,7 +76,7 @@ static psr_err executable(onednn *self, uint32_t count, bool training, psr_onedn
 static psr_err pick(onednn *self, psr_onednn_decide *decide)
 {
     psr_onednn_exec *direct;
-    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, "", self->max_batch, true,
+    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->groups, "", self->max_batch, true,
                                 &direct));
     psr_err err = psr_onednn_pick(direct, decide, &self->choices);
     psr_onednn_exec_free(direct);
@@ -106,7 +106,7 @@ static psr_err build(onednn *self, const psr_backend_options *options)
     PSR_TRY(psr_onednn_context_open(options->precision,
                                     options->threads == 0 ? 1 : options->threads, &self->context));
     self->context.sync_norms = options->sync_norms;
-    PSR_TRY(psr_onednn_graph_init(self->net, &self->graph));
+    PSR_TRY(psr_fusion_groups_init(self->net, &self->groups));
     PSR_TRY(choose_algorithms(self, options->algorithms != NULL ? options->algorithms : "auto"));
     psr_onednn_exec *exec;
     PSR_TRY(executable(self, self->max_batch, true, &exec));
@@ -166,8 +166,8 @@ static uint32_t onednn_stops(const void *object, psr_norm_stop *ret_stops)
 {
     const onednn *self = object;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < self->graph.count; i++) {
-        const psr_onednn_group *group = &self->graph.groups[i];
+    for (uint32_t i = 0; i < self->groups.count; i++) {
+        const psr_fusion_group *group = &self->groups.items[i];
         if (group->op != PSR_OP_BATCHNORM || self->net->nodes[group->norm].held)
             continue;
         ret_stops[count] = psr_onednn_stop(group);

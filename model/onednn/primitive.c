@@ -34,7 +34,7 @@ psr_err psr_onednn_primitive_init(psr_onednn_exec *exec, const_dnnl_primitive_de
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     size_t scratch_bytes = scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch);
     if (err == PSR_OK && scratch_bytes > 0) {
-        psr_onednn_buffer_grow(&exec->buffers, exec->scratch, scratch_bytes);
+        psr_pass_buffer_grow(&exec->buffers, exec->scratch, scratch_bytes);
         err = psr_onednn_primitive_arg(exec, &primitive, DNNL_ARG_SCRATCHPAD, scratch,
                                        PSR_ONEDNN_WORKSPACE, exec->scratch);
     }
@@ -205,8 +205,8 @@ psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param,
     bool pack = side == PSR_ONEDNN_WEIGHTS;
     ret_weights->space = PSR_ONEDNN_WORKSPACE;
     ret_weights->at = pack ? exec->packed : exec->diff_weights;
-    psr_onednn_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at,
-                           dnnl_memory_desc_get_size(wanted));
+    psr_pass_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at,
+                         dnnl_memory_desc_get_size(wanted));
     ret_weights->tiled = is_tiled(tensor, wanted, &ret_weights->tiles);
     ret_weights->paired = pack && is_paired(tensor, wanted, &ret_weights->pairs);
     if (ret_weights->tiled || ret_weights->paired)

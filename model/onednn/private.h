@@ -1,10 +1,10 @@
 /* What the files of the oneDNN back end share.
  *
- * A network becomes a row of groups (graph.h: nodes that one kernel computes together); for one
- * batch size each group becomes a step, planned forward and then, in reverse, backward; planning
- * creates oneDNN's primitives, chooses the layouts and says which buffer lives in which step. Then
- * the buffers get their places and every memory object its binding, and a pass is nothing but
- * calling the steps.
+ * A network becomes a row of groups of nodes that one kernel computes together
+ * (model/fusion_groups.h); for one batch size each group becomes a step, planned forward and then,
+ * in reverse, backward; planning creates oneDNN's primitives, chooses the layouts and says which
+ * buffer lives in which step. Then the buffers get their places and every memory object its
+ * binding, and a pass is nothing but calling the steps.
  *
  * A value x[N,C,H,W] lies in memory as x[N][C/B][S][B] with S = H*W: plain is B = 1, channels last
  * B = C, blocked B = 8 or 16 with C rounded up and zeros in between. */
@@ -12,10 +12,10 @@
 #define PSR_MODEL_ONEDNN_PRIVATE_H
 
 #include "model/backend.h"
-#include "model/onednn/buffers.h"
+#include "model/pass_buffers.h"
 #include "model/onednn/choice/choice.h"
 #include "model/onednn/compat.h"
-#include "model/onednn/graph.h"
+#include "model/fusion_groups.h"
 #include "model/onednn/implementations.h"
 #include "model/onednn/kernels/image_lanes.h"
 #include "model/onednn/kernels/tiles.h"
@@ -101,7 +101,7 @@ extern const psr_onednn_step_class psr_onednn_gelu;
 
 struct psr_onednn_step {
     const psr_onednn_step_class *class;
-    const psr_onednn_group *group;
+    const psr_fusion_group *group;
     void *self;        /* the class's own; freed with free() after done */
     bool has_gradient; /* false: what it gives depends on no parameter, and it has no backward */
     /* Buffers to be added up (into += from) before the step's backward. */
@@ -122,17 +122,17 @@ typedef struct psr_onednn_binding {
 struct psr_onednn_exec {
     const psr_onednn_context *context;
     const psr_network *net;
-    const psr_onednn_graph *graph;
+    const psr_fusion_groups *groups;
     const char *choices; /* of algorithms, one per convolution in order (choice.h) */
     uint32_t count;      /* N */
     bool training;
 
-    psr_onednn_step *steps;    /* graph->count */
+    psr_onednn_step *steps;    /* groups->count */
     psr_onednn_tensor *values; /* [node_count]: those that a group gives */
     psr_onednn_gradients *gradients;
     uint32_t logits_gradient; /* buffer: float[N,classes] */
 
-    psr_onednn_buffers buffers;
+    psr_pass_buffers buffers;
     uint32_t scratch, packed, diff_weights; /* buffers that all primitives share */
 
     psr_onednn_implementations implementations; /* of all primitives, as they were planned */
@@ -159,7 +159,7 @@ struct psr_onednn_exec {
 };
 
 /* The batch norms of a group, which stop together. */
-static inline psr_norm_stop psr_onednn_stop(const psr_onednn_group *group)
+static inline psr_norm_stop psr_onednn_stop(const psr_fusion_group *group)
 {
     return (psr_norm_stop){.nodes = {group->norm, group->second_norm}};
 }
@@ -309,7 +309,7 @@ PSR_MUST_CHECK psr_err psr_onednn_weights_move(const psr_onednn_exec *exec,
 
 /* The layout in which group, a convolution of the images, reads them with most profit. Borrowed:
  * the executable's. */
-PSR_MUST_CHECK psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
+PSR_MUST_CHECK psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_fusion_group *group,
                                               dnnl_memory_desc_t *ret_desc);
 
 /* One direction of a planned convolution by oneDNN, DIRECT or WINOGRAD, between the layouts that

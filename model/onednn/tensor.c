@@ -137,7 +137,7 @@ psr_err psr_onednn_give(psr_onednn_exec *exec, uint32_t node, const psr_onednn_t
 {
     exec->values[node] = *tensor;
     exec->values[node].space = PSR_ONEDNN_WORKSPACE;
-    return psr_onednn_buffer_add(&exec->buffers, tensor->bytes, &exec->values[node].buffer);
+    return psr_pass_buffer_add(&exec->buffers, tensor->bytes, &exec->values[node].buffer);
 }
 
 psr_onednn_tensor *psr_onednn_use(psr_onednn_exec *exec, uint32_t node)
@@ -145,7 +145,7 @@ psr_onednn_tensor *psr_onednn_use(psr_onednn_exec *exec, uint32_t node)
     psr_onednn_tensor *tensor = &exec->values[node];
     assert(tensor->bytes > 0);
     if (tensor->space == PSR_ONEDNN_WORKSPACE)
-        psr_onednn_buffer_use(&exec->buffers, tensor->buffer);
+        psr_pass_buffer_use(&exec->buffers, tensor->buffer);
     return tensor;
 }
 
@@ -184,7 +184,7 @@ psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t node, uint32_t b
         return psr_fail(PSR_ERR_UNSUPPORTED, "onednn: %s has more readers than %u",
                         exec->net->nodes[node].name, gradients->count);
     gradients->buffers[gradients->count++] = buffer;
-    psr_onednn_buffer_use(&exec->buffers, buffer);
+    psr_pass_buffer_use(&exec->buffers, buffer);
     return PSR_OK;
 }
 
@@ -194,7 +194,7 @@ uint32_t psr_onednn_gradient_take(psr_onednn_exec *exec, psr_onednn_step *step, 
     psr_onednn_gradients *gradients = &exec->gradients[node];
     assert(gradients->count > 0 && most > 0 && most <= 2);
     for (uint32_t i = 0; i < gradients->count; i++)
-        psr_onednn_buffer_use(&exec->buffers, gradients->buffers[i]);
+        psr_pass_buffer_use(&exec->buffers, gradients->buffers[i]);
     while (gradients->count > most) {
         gradients->count--;
         step->sums[step->sum_count].into = gradients->buffers[0];

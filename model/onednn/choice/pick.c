@@ -43,7 +43,7 @@ static bool is_candidate(const psr_onednn_exec *exec, const psr_onednn_step *ste
 static double work_of(const psr_onednn_exec *exec)
 {
     double work = 0;
-    for (uint32_t i = 0; i < exec->graph->count; i++) {
+    for (uint32_t i = 0; i < exec->groups->count; i++) {
         if (!is_conv(&exec->steps[i]))
             continue;
         const psr_network_node *node = &exec->net->nodes[exec->steps[i].group->output];
@@ -167,11 +167,11 @@ static psr_err pick_step(const psr_onednn_exec *exec, uint32_t index, psr_onednn
 
 psr_err psr_onednn_pick(const psr_onednn_exec *exec, psr_onednn_decide *decide, char **ret_choices)
 {
-    char *choices = calloc((DIRECTIONS + 1) * (size_t)exec->graph->count + 1, 1);
+    char *choices = calloc((DIRECTIONS + 1) * (size_t)exec->groups->count + 1, 1);
     if (choices == NULL)
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
     size_t length = 0;
-    for (uint32_t i = 0; i < exec->graph->count; i++) {
+    for (uint32_t i = 0; i < exec->groups->count; i++) {
         if (!is_conv(&exec->steps[i]))
             continue;
         psr_err err = pick_step(exec, i, decide, choices, choices + length);

@@ -70,7 +70,7 @@ static psr_err describe_weights(psr_onednn_exec *exec, psr_conv *self, const dnn
     return psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias);
 }
 
-static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, psr_conv *self)
+static psr_err describe(psr_onednn_exec *exec, const psr_fusion_group *group, psr_conv *self)
 {
     const psr_network *net = exec->net;
     self->node = group->output;
@@ -178,7 +178,7 @@ static psr_err describe_forward(const psr_onednn_exec *exec, const psr_conv *sha
                : psr_onednn_fail(status, "convolution", exec->net->nodes[shape->node].name);
 }
 
-psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
+psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_fusion_group *group,
                                dnnl_memory_desc_t *ret_desc)
 {
     psr_conv shape = {0};
@@ -266,7 +266,7 @@ static psr_err choose_destination(psr_onednn_exec *exec, psr_conv *self, uint32_
 
 static void use_scratch(psr_onednn_exec *exec, size_t floats)
 {
-    psr_onednn_buffer_grow(&exec->buffers, exec->scratch, floats * sizeof(float));
+    psr_pass_buffer_grow(&exec->buffers, exec->scratch, floats * sizeof(float));
 }
 
 static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
@@ -309,8 +309,8 @@ static psr_err plan_data(psr_onednn_exec *exec, const psr_onednn_step *step)
 {
     conv *self = step->self;
     const psr_conv *shape = &self->shape;
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[shape->input].bytes,
-                                  &self->diff_source));
+    PSR_TRY(
+        psr_pass_buffer_add(&exec->buffers, exec->values[shape->input].bytes, &self->diff_source));
     PSR_TRY(psr_onednn_gradient_put(exec, shape->input, self->diff_source));
     if (self->by_lanes)
         return PSR_OK;

@@ -338,7 +338,7 @@ static psr_err copy_init(psr_onednn_exec *exec, const psr_onednn_tensor *value,
     copy->h = shape->h;
     copy->space = PSR_ONEDNN_WORKSPACE;
     copy->bytes = dnnl_memory_desc_get_size(outer);
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, copy->bytes, &copy->buffer));
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, copy->bytes, &copy->buffer));
     const_dnnl_memory_desc_t part = outer;
     ret_copy->larger = shape->c != value->c || shape->h != value->h;
     if (ret_copy->larger) {
@@ -400,8 +400,7 @@ static psr_err bind_weights(psr_onednn_exec *exec, const plan *p, const_dnnl_pri
         const dnnl_dims_t dims = {node->channels, channels, conv->kernel[0], conv->kernel[1]};
         dnnl_memory_desc_t part;
         PSR_TRY(psr_onednn_desc_within(exec, packed, dims, origin, &part));
-        psr_onednn_buffer_grow(&exec->buffers, exec->diff_weights,
-                               dnnl_memory_desc_get_size(packed));
+        psr_pass_buffer_grow(&exec->buffers, exec->diff_weights, dnnl_memory_desc_get_size(packed));
         wanted = part;
     }
     PSR_TRY(

@@ -33,8 +33,8 @@ static psr_err dropout_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step
         exec->values[self->y] = *x;
         return PSR_OK;
     }
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, self->mask_count * exec->context->threads,
-                                  &self->mask));
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, self->mask_count * exec->context->threads,
+                                &self->mask));
     psr_onednn_tensor tensor;
     PSR_TRY(psr_onednn_tensor_in(exec, self->y, x->layout, x->type, &tensor));
     return psr_onednn_give(exec, self->y, &tensor);
@@ -46,7 +46,7 @@ static psr_err dropout_plan_backward(psr_onednn_exec *exec, psr_onednn_step *ste
     uint32_t dy[2];
     psr_onednn_gradient_take(exec, step, self->y, 1, dy);
     self->gradient = dy[0];
-    psr_onednn_buffer_use(&exec->buffers, self->mask);
+    psr_pass_buffer_use(&exec->buffers, self->mask);
     if (!psr_onednn_wants_gradient(exec, self->x))
         return PSR_OK;
     return psr_onednn_gradient_put(exec, self->x, self->gradient);

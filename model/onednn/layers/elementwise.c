@@ -182,7 +182,7 @@ static psr_err add_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     if (!r)
         return PSR_OK;
     self->copies = true;
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->y].bytes, &self->gradient_r));
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, exec->values[self->y].bytes, &self->gradient_r));
     return psr_onednn_gradient_put(exec, self->r, self->gradient_r);
 }
 

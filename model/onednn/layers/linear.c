@@ -93,7 +93,7 @@ static psr_err bind_data(psr_onednn_exec *exec, linear *self, const_dnnl_primiti
     const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     psr_onednn_primitive *data = &self->data;
     PSR_TRY(
-        psr_onednn_buffer_add(&exec->buffers, exec->values[self->input].bytes, &self->diff_source));
+        psr_pass_buffer_add(&exec->buffers, exec->values[self->input].bytes, &self->diff_source));
     PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
                                     &self->data_weights));
     PSR_TRY(
@@ -151,8 +151,8 @@ static psr_err linear_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step
     psr_onednn_gradient_take(exec, step, self->node, 1, gradient);
     self->diff_logits = self->diff_destination = gradient[0];
     if (self->logits && exec->context->type != dnnl_f32)
-        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, dnnl_memory_desc_get_size(self->dy),
-                                      &self->diff_destination));
+        PSR_TRY(psr_pass_buffer_add(&exec->buffers, dnnl_memory_desc_get_size(self->dy),
+                                    &self->diff_destination));
     if (psr_onednn_wants_gradient(exec, self->input))
         PSR_TRY(plan_data(exec, self));
     if (!psr_onednn_wants_parameters(exec, self->node))

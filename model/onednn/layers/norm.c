@@ -54,7 +54,7 @@ static psr_err norm_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     if (self == NULL)
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for a step");
     step->self = self;
-    const psr_onednn_group *group = step->group;
+    const psr_fusion_group *group = step->group;
     self->node = group->norm;
     self->second = group->second_norm;
     self->held = exec->net->nodes[self->node].held;
@@ -69,13 +69,13 @@ static psr_err norm_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     PSR_TRY(check_layout(exec, self));
     plan_shares(exec, self);
     size_t sum_bytes = self->threads * NORM_SUM_ROWS * self->channels * sizeof(double);
-    psr_onednn_buffer_grow(&exec->buffers, exec->scratch, sum_bytes);
-    PSR_TRY(psr_onednn_buffer_add(
+    psr_pass_buffer_grow(&exec->buffers, exec->scratch, sum_bytes);
+    PSR_TRY(psr_pass_buffer_add(
         &exec->buffers, 2 * NORM_CHANNEL_ROWS * self->channels * sizeof(float), &self->table));
     psr_onednn_tensor y;
     PSR_TRY(psr_onednn_tensor_in(exec, self->y, x->layout, x->type, &y));
     /* In inference nobody needs x again. */
-    if (exec->training || exec->graph->readers[self->x] > 1 || x->space != PSR_ONEDNN_WORKSPACE)
+    if (exec->training || exec->groups->readers[self->x] > 1 || x->space != PSR_ONEDNN_WORKSPACE)
         return psr_onednn_give(exec, self->y, &y);
     y.buffer = x->buffer;
     exec->values[self->y] = y;
@@ -89,7 +89,7 @@ static psr_err norm_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     self->has_dy2 = psr_onednn_gradient_take(exec, step, self->y, 2, dy) == 2;
     self->dy = dy[0];
     self->dy2 = self->has_dy2 ? dy[1] : 0;
-    psr_onednn_buffer_use(&exec->buffers, self->table);
+    psr_pass_buffer_use(&exec->buffers, self->table);
     psr_onednn_use(exec, self->x);
     if (self->has_r && self->relu)
         psr_onednn_use(exec, self->y);
@@ -106,7 +106,7 @@ static psr_err norm_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     self->g = self->dx = self->dr = self->dy;
     uint32_t other = self->dy2;
     if ((hands_g_on || self->second != PSR_NONE) && !self->has_dy2)
-        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, bytes, &other));
+        PSR_TRY(psr_pass_buffer_add(&exec->buffers, bytes, &other));
     if (hands_g_on) {
         self->dx = other;
         PSR_TRY(psr_onednn_gradient_put(exec, self->r, self->g));

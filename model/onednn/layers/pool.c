@@ -42,12 +42,12 @@ static psr_err plan_own(psr_onednn_exec *exec, pool *self)
     psr_onednn_tensor y;
     PSR_TRY(psr_onednn_tensor_in(exec, self->y, PSR_ONEDNN_PLAIN, x->type, &y));
     PSR_TRY(psr_onednn_give(exec, self->y, &y));
-    psr_onednn_buffer_grow(&exec->buffers, exec->scratch,
-                           psr_max_pool_scratch(&self->own) * sizeof(float));
+    psr_pass_buffer_grow(&exec->buffers, exec->scratch,
+                         psr_max_pool_scratch(&self->own) * sizeof(float));
     if (!exec->training)
         return PSR_OK;
-    return psr_onednn_buffer_add(&exec->buffers, self->own.planes * node->height * node->width,
-                                 &self->noted);
+    return psr_pass_buffer_add(&exec->buffers, self->own.planes * node->height * node->width,
+                               &self->noted);
 }
 
 static psr_err create_forward(psr_onednn_exec *exec, pool *self)
@@ -123,7 +123,7 @@ static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
         return PSR_OK;
     const_dnnl_memory_desc_t noted =
         dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_workspace_md, 0);
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, dnnl_memory_desc_get_size(noted), &self->noted));
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, dnnl_memory_desc_get_size(noted), &self->noted));
     return psr_onednn_primitive_arg(exec, &self->forward, DNNL_ARG_WORKSPACE, noted,
                                     PSR_ONEDNN_WORKSPACE, self->noted);
 }
@@ -131,8 +131,8 @@ static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 static psr_err bind_backward(psr_onednn_exec *exec, pool *self, const_dnnl_primitive_desc_t pd,
                              uint32_t dy)
 {
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
-    psr_onednn_buffer_use(&exec->buffers, self->noted);
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
+    psr_pass_buffer_use(&exec->buffers, self->noted);
     PSR_TRY(
         psr_onednn_primitive_init(exec, pd, exec->net->nodes[self->y].name, 0, &self->backward));
     PSR_TRY(psr_onednn_primitive_arg(exec, &self->backward, DNNL_ARG_DIFF_DST,
@@ -155,8 +155,8 @@ static psr_err pool_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
         return PSR_OK;
     if (self->by_own) {
         self->dy = dy[0];
-        psr_onednn_buffer_use(&exec->buffers, self->noted);
-        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
+        psr_pass_buffer_use(&exec->buffers, self->noted);
+        PSR_TRY(psr_pass_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
         return psr_onednn_gradient_put(exec, self->x, self->dx);
     }
     dnnl_primitive_desc_t pd;

@@ -199,7 +199,7 @@ static psr_err gate_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     self->dy = dy[0];
     psr_onednn_use(exec, self->x);
     psr_onednn_use(exec, self->s);
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->s].bytes, &self->ds));
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, exec->values[self->s].bytes, &self->ds));
     if (psr_onednn_wants_gradient(exec, self->s))
         PSR_TRY(psr_onednn_gradient_put(exec, self->s, self->ds));
     return psr_onednn_wants_gradient(exec, self->x)

@@ -30,9 +30,9 @@ static psr_err input_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     psr_onednn_tensor images, value;
     PSR_TRY(psr_onednn_tensor_in(exec, node, PSR_ONEDNN_PLAIN, dnnl_f32, &images));
     PSR_TRY(psr_onednn_tensor_in(exec, node, PSR_ONEDNN_PLAIN, exec->context->type, &value));
-    if (exec->graph->readers[node] == 1) {
-        for (uint32_t i = 0; i < exec->graph->count; i++) {
-            const psr_onednn_group *group = &exec->graph->groups[i];
+    if (exec->groups->readers[node] == 1) {
+        for (uint32_t i = 0; i < exec->groups->count; i++) {
+            const psr_fusion_group *group = &exec->groups->items[i];
             if (group->op != PSR_OP_CONV || exec->net->nodes[group->output].input[0] != node)
                 continue;
             dnnl_memory_desc_t wish;
@@ -96,7 +96,7 @@ static psr_err reshape_plan_backward(psr_onednn_exec *exec, psr_onednn_step *ste
         return PSR_OK;
     if (self->view)
         return psr_onednn_gradient_put(exec, self->x, self->dy);
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
+    PSR_TRY(psr_pass_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
     return psr_onednn_gradient_put(exec, self->x, self->dx);
 }
 

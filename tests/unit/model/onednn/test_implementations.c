@@ -192,15 +192,15 @@ static bool judge(list *l, const place *at, const psr_onednn_implementation *ite
 
 /* Compiled as the back end does: first all direct, then by the rule. */
 static psr_err compile(const psr_onednn_context *context, const psr_network *net,
-                       const psr_onednn_graph *graph, const place *at, psr_onednn_exec **ret_exec)
+                       const psr_fusion_groups *groups, const place *at, psr_onednn_exec **ret_exec)
 {
     psr_onednn_exec *direct;
     char *choices = NULL;
-    PSR_TRY(psr_onednn_exec_new(context, net, graph, "", at->batch, true, &direct));
+    PSR_TRY(psr_onednn_exec_new(context, net, groups, "", at->batch, true, &direct));
     psr_err err = psr_onednn_pick(direct, psr_onednn_decide_by_rule, &choices);
     psr_onednn_exec_free(direct);
     if (err == PSR_OK)
-        err = psr_onednn_exec_new(context, net, graph, choices, at->batch, at->training, ret_exec);
+        err = psr_onednn_exec_new(context, net, groups, choices, at->batch, at->training, ret_exec);
     free(choices);
     return err;
 }
@@ -209,7 +209,7 @@ static bool check_place(list *l, const place *at)
 {
     const bool grey = strcmp(at->network, "mlp") == 0 || strcmp(at->network, "convnet") == 0;
     psr_network *net = NULL;
-    psr_onednn_graph graph = {0};
+    psr_fusion_groups groups = {0};
     psr_onednn_context context = {0};
     psr_onednn_exec *exec = NULL;
     psr_err err =
@@ -218,16 +218,16 @@ static bool check_place(list *l, const place *at)
         err = psr_onednn_context_open(at->precision, at->threads, &context);
     context.only_plans = true;
     if (err == PSR_OK)
-        err = psr_onednn_graph_init(net, &graph);
+        err = psr_fusion_groups_init(net, &groups);
     if (err == PSR_OK)
-        err = compile(&context, net, &graph, at, &exec);
+        err = compile(&context, net, &groups, at, &exec);
     bool good = true;
     for (uint32_t i = 0; err == PSR_OK && i < exec->implementations.count; i++)
         good = judge(l, at, &exec->implementations.items[i], NULL) && good;
     if (err != PSR_OK)
         good = judge(l, at, NULL, psr_err_detail());
     psr_onednn_exec_free(exec);
-    psr_onednn_graph_done(&graph);
+    psr_fusion_groups_done(&groups);
     psr_onednn_context_close(&context);
     psr_network_free(net);
     return good;

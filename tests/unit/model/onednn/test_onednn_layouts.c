@@ -72,7 +72,7 @@ static outcome train(const psr_network *net, dnnl_data_type_t type, psr_onednn_l
     outcome o = {.gradients = floats(net->params.length), .buffers = floats(net->buffers.length)};
     float *weights = floats(net->params.length), *images = floats(BATCH * PIXELS), *workspace;
     psr_onednn_context context;
-    psr_onednn_graph graph;
+    psr_fusion_groups groups;
     psr_onednn_exec *exec;
     psr_buckets buckets;
     psr_readiness *readiness;
@@ -82,8 +82,8 @@ static outcome train(const psr_network *net, dnnl_data_type_t type, psr_onednn_l
         images[i] = (float)((i * 7919) % 1009) / 504 - 1;
     expect_ok(psr_buckets_plan(&net->params, 1 << 20, &buckets));
     expect_ok(psr_readiness_new(net, &buckets, &readiness));
-    expect_ok(psr_onednn_graph_init(net, &graph));
-    expect_ok(psr_onednn_exec_new(&context, net, &graph, "", BATCH, true, &exec));
+    expect_ok(psr_fusion_groups_init(net, &groups));
+    expect_ok(psr_onednn_exec_new(&context, net, &groups, "", BATCH, true, &exec));
     assert_laid_out(exec, layout);
     expect_ok(psr_arena_new(exec->buffers.bytes / sizeof(float), &workspace));
     const psr_batch batch = {images, labels, samples, BATCH, .epoch = 0, .seed = 1};
@@ -93,7 +93,7 @@ static outcome train(const psr_network *net, dnnl_data_type_t type, psr_onednn_l
     expect_ok(psr_onednn_exec_train(exec, &pass, 1.0f / BATCH, &o.result));
     psr_arena_free(workspace, exec->buffers.bytes / sizeof(float));
     psr_onednn_exec_free(exec);
-    psr_onednn_graph_done(&graph);
+    psr_fusion_groups_done(&groups);
     psr_readiness_free(readiness);
     psr_buckets_done(&buckets);
     context_done(&context);

@@ -1,4 +1,4 @@
-#include "model/onednn/buffers.h"
+#include "model/pass_buffers.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -6,52 +6,52 @@
 
 #define ALIGN_BYTES ((size_t)4096)
 
-psr_err psr_onednn_buffer_add(psr_onednn_buffers *buffers, size_t bytes, uint32_t *ret_buffer)
+psr_err psr_pass_buffer_add(psr_pass_buffers *buffers, size_t bytes, uint32_t *ret_buffer)
 {
     if (buffers->count == buffers->capacity) {
         uint32_t capacity = buffers->capacity ? 2 * buffers->capacity : 64;
-        psr_onednn_buffer *items = realloc(buffers->items, capacity * sizeof *items);
+        psr_pass_buffer *items = realloc(buffers->items, capacity * sizeof *items);
         if (items == NULL)
-            return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory while planning buffers");
+            return psr_fail(PSR_ERR_NOMEM, "out of memory while planning buffers");
         buffers->items = items;
         buffers->capacity = capacity;
     }
-    buffers->items[buffers->count] = (psr_onednn_buffer){bytes, buffers->now, buffers->now, 0};
+    buffers->items[buffers->count] = (psr_pass_buffer){bytes, buffers->now, buffers->now, 0};
     *ret_buffer = buffers->count++;
     return PSR_OK;
 }
 
-void psr_onednn_buffer_use(psr_onednn_buffers *buffers, uint32_t buffer)
+void psr_pass_buffer_use(psr_pass_buffers *buffers, uint32_t buffer)
 {
     assert(buffer < buffers->count);
-    psr_onednn_buffer *item = &buffers->items[buffer];
+    psr_pass_buffer *item = &buffers->items[buffer];
     if (item->last < buffers->now)
         item->last = buffers->now;
 }
 
-void psr_onednn_buffer_keep(psr_onednn_buffers *buffers, uint32_t buffer)
+void psr_pass_buffer_keep(psr_pass_buffers *buffers, uint32_t buffer)
 {
     assert(buffer < buffers->count);
     buffers->items[buffer].first = 0;
     buffers->items[buffer].last = UINT32_MAX;
 }
 
-void psr_onednn_buffer_grow(psr_onednn_buffers *buffers, uint32_t buffer, size_t bytes)
+void psr_pass_buffer_grow(psr_pass_buffers *buffers, uint32_t buffer, size_t bytes)
 {
     assert(buffer < buffers->count);
     if (buffers->items[buffer].bytes < bytes)
         buffers->items[buffer].bytes = bytes;
 }
 
-static bool lives_with(const psr_onednn_buffer *a, const psr_onednn_buffer *b)
+static bool lives_with(const psr_pass_buffer *a, const psr_pass_buffer *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
 static int by_falling_size(const void *left, const void *right)
 {
-    const psr_onednn_buffer *a = *(psr_onednn_buffer *const *)left,
-                            *b = *(psr_onednn_buffer *const *)right;
+    const psr_pass_buffer *a = *(psr_pass_buffer *const *)left,
+                          *b = *(psr_pass_buffer *const *)right;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     return a < b ? -1 : a > b; /* qsort is not stable */
@@ -59,18 +59,18 @@ static int by_falling_size(const void *left, const void *right)
 
 static int by_offset(const void *left, const void *right)
 {
-    const psr_onednn_buffer *a = *(psr_onednn_buffer *const *)left,
-                            *b = *(psr_onednn_buffer *const *)right;
+    const psr_pass_buffer *a = *(psr_pass_buffer *const *)left,
+                          *b = *(psr_pass_buffer *const *)right;
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-static size_t occupied(const psr_onednn_buffer *buffer)
+static size_t occupied(const psr_pass_buffer *buffer)
 {
     return (buffer->bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
 /* The lowest offset that no neighbour (placed, alive at the same time, by rising offset) covers. */
-static size_t first_fit(const psr_onednn_buffer *buffer, psr_onednn_buffer *const *neighbours,
+static size_t first_fit(const psr_pass_buffer *buffer, psr_pass_buffer *const *neighbours,
                         uint32_t count)
 {
     size_t offset = 0;
@@ -84,15 +84,15 @@ static size_t first_fit(const psr_onednn_buffer *buffer, psr_onednn_buffer *cons
     return offset;
 }
 
-psr_err psr_onednn_buffers_place(psr_onednn_buffers *buffers)
+psr_err psr_pass_buffers_place(psr_pass_buffers *buffers)
 {
     buffers->bytes = 0;
     if (buffers->count == 0)
         return PSR_OK;
-    psr_onednn_buffer **order = malloc(2 * buffers->count * sizeof(psr_onednn_buffer *));
+    psr_pass_buffer **order = malloc(2 * buffers->count * sizeof(psr_pass_buffer *));
     if (order == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory while placing buffers");
-    psr_onednn_buffer **neighbours = order + buffers->count;
+        return psr_fail(PSR_ERR_NOMEM, "out of memory while placing buffers");
+    psr_pass_buffer **neighbours = order + buffers->count;
     for (uint32_t i = 0; i < buffers->count; i++)
         order[i] = &buffers->items[i];
     qsort(order, buffers->count, sizeof *order, by_falling_size);
@@ -110,8 +110,8 @@ psr_err psr_onednn_buffers_place(psr_onednn_buffers *buffers)
     return PSR_OK;
 }
 
-void psr_onednn_buffers_done(psr_onednn_buffers *buffers)
+void psr_pass_buffers_done(psr_pass_buffers *buffers)
 {
     free(buffers->items);
-    *buffers = (psr_onednn_buffers){0};
+    *buffers = (psr_pass_buffers){0};
 }

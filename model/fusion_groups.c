@@ -1,4 +1,4 @@
-#include "model/onednn/graph.h"
+#include "model/fusion_groups.h"
 
 #include <stdlib.h>
 
@@ -56,9 +56,9 @@ static void lead(const grouping *g, uint32_t node, uint32_t leader)
     }
 }
 
-static psr_onednn_group make_group(const grouping *g, uint32_t last)
+static psr_fusion_group make_group(const grouping *g, uint32_t last)
 {
-    psr_onednn_group group = {.output = last,
+    psr_fusion_group group = {.output = last,
                               .match = PSR_NONE,
                               .norm = PSR_NONE,
                               .second_norm = PSR_NONE,
@@ -86,21 +86,21 @@ static psr_onednn_group make_group(const grouping *g, uint32_t last)
 }
 
 /* The group that gives `value`. */
-static psr_onednn_group *maker(psr_onednn_graph *graph, uint32_t value)
+static psr_fusion_group *maker(psr_fusion_groups *groups, uint32_t value)
 {
-    for (uint32_t i = 0; i < graph->count; i++)
-        if (graph->groups[i].output == value)
-            return &graph->groups[i];
+    for (uint32_t i = 0; i < groups->count; i++)
+        if (groups->items[i].output == value)
+            return &groups->items[i];
     return NULL;
 }
 
 /* The convolution behind `limit` that decides how `value` lies in memory: its maker or, where that
  * gives a value that lies as its input does, the one behind that input. NULL: there is none. */
-static psr_onednn_group *layout_giver(const psr_network *net, psr_onednn_graph *graph,
+static psr_fusion_group *layout_giver(const psr_network *net, psr_fusion_groups *groups,
                                       uint32_t value, uint32_t limit)
 {
     while (value > limit) {
-        psr_onednn_group *group = maker(graph, value);
+        psr_fusion_group *group = maker(groups, value);
         if (group == NULL)
             return NULL;
         switch (group->op) {
@@ -125,8 +125,8 @@ static psr_onednn_group *layout_giver(const psr_network *net, psr_onednn_graph *
 
 /* What is added has to lie in memory alike: the later of the two convolutions, or the only one,
  * follows. */
-static void match_layouts(const psr_network *net, psr_onednn_graph *graph,
-                          const psr_onednn_group *sum)
+static void match_layouts(const psr_network *net, psr_fusion_groups *groups,
+                          const psr_fusion_group *sum)
 {
     uint32_t x = net->nodes[sum->nodes[0]].input[0], r = net->nodes[sum->nodes[0]].input[1];
     if (sum->op == PSR_OP_BATCHNORM)
@@ -139,47 +139,47 @@ static void match_layouts(const psr_network *net, psr_onednn_graph *graph,
         later = x;
         earlier = net->nodes[r].input[0];
     }
-    psr_onednn_group *group = layout_giver(net, graph, later, earlier);
+    psr_fusion_group *group = layout_giver(net, groups, later, earlier);
     if (group != NULL)
         group->match = earlier;
 }
 
-psr_err psr_onednn_graph_init(const psr_network *net, psr_onednn_graph *ret_graph)
+psr_err psr_fusion_groups_init(const psr_network *net, psr_fusion_groups *ret_groups)
 {
     uint32_t n = net->node_count;
-    psr_onednn_graph graph = {.groups = calloc(n, sizeof *graph.groups),
-                              .readers = calloc(n, sizeof(uint32_t))};
+    psr_fusion_groups groups = {.items = calloc(n, sizeof *groups.items),
+                                .readers = calloc(n, sizeof(uint32_t))};
     uint32_t *leader = malloc(n * sizeof *leader);
-    if (graph.groups == NULL || graph.readers == NULL || leader == NULL) {
+    if (groups.items == NULL || groups.readers == NULL || leader == NULL) {
         free(leader);
-        psr_onednn_graph_done(&graph);
-        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the graph of %s", net->name);
+        psr_fusion_groups_done(&groups);
+        return psr_fail(PSR_ERR_NOMEM, "out of memory for the groups of %s", net->name);
     }
     for (uint32_t node = 0; node < n; node++) {
         leader[node] = node;
         for (int i = 0; i < 2; i++)
             if (net->nodes[node].input[i] != PSR_NONE)
-                graph.readers[net->nodes[node].input[i]]++;
+                groups.readers[net->nodes[node].input[i]]++;
     }
     /* In order, so that a ReLU takes over what the addition before it has led. */
-    grouping g = {net, graph.readers, leader};
+    grouping g = {net, groups.readers, leader};
     for (uint32_t node = 0; node < n; node++)
         if (norm_behind(&g, node) != PSR_NONE)
             lead(&g, node, node);
     for (uint32_t node = 0; node < n; node++)
         if (leader[node] == node)
-            graph.groups[graph.count++] = make_group(&g, node);
-    for (uint32_t i = 0; i < graph.count; i++)
-        if (graph.groups[i].op == PSR_OP_BATCHNORM || graph.groups[i].op == PSR_OP_ADD)
-            match_layouts(net, &graph, &graph.groups[i]);
+            groups.items[groups.count++] = make_group(&g, node);
+    for (uint32_t i = 0; i < groups.count; i++)
+        if (groups.items[i].op == PSR_OP_BATCHNORM || groups.items[i].op == PSR_OP_ADD)
+            match_layouts(net, &groups, &groups.items[i]);
     free(leader);
-    *ret_graph = graph;
+    *ret_groups = groups;
     return PSR_OK;
 }
 
-void psr_onednn_graph_done(psr_onednn_graph *graph)
+void psr_fusion_groups_done(psr_fusion_groups *groups)
 {
-    free(graph->groups);
-    free(graph->readers);
-    *graph = (psr_onednn_graph){0};
+    free(groups->items);
+    free(groups->readers);
+    *groups = (psr_fusion_groups){0};
 }
