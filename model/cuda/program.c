@@ -308,6 +308,16 @@ void psr_cuda_build_dropout(psr_cuda_build *b, uint32_t node, bool backward, uin
     PSR_CUDA_WRITES(b, dropout, y, y);
 }
 
+void psr_cuda_build_relu(psr_cuda_build *b, uint32_t node, uint32_t x, uint32_t dy, uint32_t y)
+{
+    const psr_cuda_arguments arguments = {
+        .relu = {.type = b->type, .count = psr_cuda_build_count(b, node)}};
+    psr_cuda_build_kernel(b, node, dy != PSR_NONE, PSR_CUDA_KERNEL_relu, &arguments);
+    PSR_CUDA_READS(b, relu, x, x);
+    PSR_CUDA_READS(b, relu, dy, dy);
+    PSR_CUDA_WRITES(b, relu, y, y);
+}
+
 /* ---- the loss ---- */
 
 static void build_loss(psr_cuda_build *b)

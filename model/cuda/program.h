@@ -65,6 +65,7 @@ typedef union psr_cuda_arguments {
     psr_cuda_product_args product;
     psr_cuda_column_sums_args column_sums;
     psr_cuda_add_args add;
+    psr_cuda_relu_args relu;
 } psr_cuda_arguments;
 
 /* One tensor of a step. */

@@ -89,26 +89,41 @@ static void filter_gradient(psr_cuda_build *b, uint32_t node, uint32_t dw)
     PSR_CUDA_WRITES(b, filter_gradient, dw, psr_cuda_build_weight_gradient(b, n->weight));
 }
 
-/* cuDNN has no engine that writes float32 from 16 bits, but its identity does so within the
- * graph. */
+/* A graph's dw in 16 bits, as float32 where its order is the arena's, or for filter_gradient. */
+static uint32_t widen(psr_cuda_build *b, uint32_t node, uint32_t dw, bool plain)
+{
+    const psr_network_node *n = &b->net->nodes[node];
+    const size_t count = b->net->params.tensors[n->weight].count;
+    const uint32_t to = plain ? psr_cuda_build_weight_gradient(b, n->weight)
+                              : psr_cuda_build_room(b, count * sizeof(float));
+    psr_cuda_build_cast(b, node, true, dw, b->type, to, PSR_CUDA_FLOAT32, count);
+    return to;
+}
+
+/* cuDNN has no engine that writes float32 from 16 bits, but its identity does so within the graph;
+ * with several groups nothing may follow within it, so that their gradients are rounded to 16
+ * bits. Images are read by convolutions of one group. */
 static void conv_weights(psr_cuda_build *b, uint32_t node)
 {
     const psr_network_node *n = &b->net->nodes[node];
     const psr_cuda_window window = psr_cuda_build_window(b, node);
     const bool plain = psr_cuda_build_filter_is_plain(b, node);
+    const bool half = b->type != PSR_CUDA_FLOAT32, rounded = half && n->groups > 1;
     psr_cuda_cut cut;
     psr_cuda_cut_begin(&cut);
     const uint32_t x = psr_cuda_cut_value(b, &cut, n->input[0], b->values[n->input[0]]);
     const uint32_t dy = psr_cuda_cut_gradient(b, &cut, node, b->gradients[node]);
-    const uint32_t dw =
-        psr_cuda_cut_filter(b, &cut, node, PSR_CUDA_FLOAT32,
-                            plain ? psr_cuda_build_weight_gradient(b, n->weight) : PSR_NONE);
-    const uint32_t sum = b->type != PSR_CUDA_FLOAT32 ? psr_cuda_inner(&cut.g, dw) : dw;
+    const uint32_t dw = psr_cuda_cut_filter(
+        b, &cut, node, rounded ? b->type : PSR_CUDA_FLOAT32,
+        plain && !rounded ? psr_cuda_build_weight_gradient(b, n->weight) : PSR_NONE);
+    const uint32_t sum = half && !rounded ? psr_cuda_inner(&cut.g, dw) : dw;
     psr_cuda_operate(&cut.g, PSR_CUDA_CONV_WEIGHTS, &window, (uint32_t[]){x, dy, sum}, 3);
     if (sum != dw)
         psr_cuda_point(&cut.g, PSR_CUDA_IDENTITY, sum, 0, dw);
-    const uint32_t place = cut.places[dw];
+    uint32_t place = cut.places[dw];
     psr_cuda_cut_end(b, &cut, node, true);
+    if (rounded)
+        place = widen(b, node, place, plain);
     if (!plain)
         filter_gradient(b, node, place);
 }
@@ -271,6 +286,17 @@ static void point(psr_cuda_build *b, uint32_t node, psr_cuda_pointwise mode)
     give_first(b, node, place);
 }
 
+static void relu(psr_cuda_build *b, uint32_t node)
+{
+    if (psr_cuda_build_count(b, node) > 1) {
+        point(b, node, PSR_CUDA_RELU_BACKWARD);
+        return;
+    }
+    const uint32_t dx = psr_cuda_build_room(b, gradient_bytes(b, node));
+    psr_cuda_build_relu(b, node, b->values[node], b->gradients[node], dx);
+    give_first(b, node, dx);
+}
+
 static void pool(psr_cuda_build *b, uint32_t node)
 {
     const bool largest = b->net->nodes[node].op == PSR_OP_MAXPOOL;
@@ -388,7 +414,7 @@ static void build_node(psr_cuda_build *b, uint32_t node)
             norm_by_batch(b, node);
         break;
     case PSR_OP_RELU:
-        point(b, node, PSR_CUDA_RELU_BACKWARD);
+        relu(b, node);
         break;
     case PSR_OP_SIGMOID:
         point(b, node, PSR_CUDA_SIGMOID_BACKWARD);

@@ -97,5 +97,7 @@ void psr_cuda_build_cast(psr_cuda_build *b, uint32_t node, bool backward, uint32
                          psr_cuda_type from, uint32_t y, psr_cuda_type to, size_t count);
 void psr_cuda_build_dropout(psr_cuda_build *b, uint32_t node, bool backward, uint32_t x,
                             uint32_t y);
+/* dy: PSR_NONE in the forward pass. */
+void psr_cuda_build_relu(psr_cuda_build *b, uint32_t node, uint32_t x, uint32_t dy, uint32_t y);
 
 #endif

@@ -338,6 +338,17 @@ static uint32_t room_of_value(psr_cuda_build *b, uint32_t node)
     return b->values[node];
 }
 
+/* cuDNN has no engine for a graph of a value alone, as a squeezed image of a batch of 1 may be. */
+static void relu(psr_cuda_build *b, uint32_t node)
+{
+    if (psr_cuda_build_count(b, node) > 1) {
+        point(b, node, PSR_CUDA_RELU);
+        return;
+    }
+    const uint32_t x = b->values[b->net->nodes[node].input[0]];
+    psr_cuda_build_relu(b, node, x, PSR_NONE, room_of_value(b, node));
+}
+
 static void shortcut(psr_cuda_build *b, uint32_t node)
 {
     const psr_network_node *n = &b->net->nodes[node], *from = &b->net->nodes[n->input[0]];
@@ -413,7 +424,7 @@ static void build_group(psr_cuda_build *b, const psr_fusion_group *group)
         norm_group(b, group);
         break;
     case PSR_OP_RELU:
-        point(b, node, PSR_CUDA_RELU);
+        relu(b, node);
         break;
     case PSR_OP_ADD:
         point(b, node, PSR_CUDA_ADD);

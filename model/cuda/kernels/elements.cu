@@ -37,3 +37,16 @@ PSR_KERNEL(add)
                    psr_device_get(args.a, args.type, done + i) +
                        psr_device_get(args.b, args.type, done + i));
 }
+
+/* What is no number stays none forward, as cuDNN has it. */
+PSR_KERNEL(relu)
+{
+    PSR_EACH(i, args.count)
+    {
+        const float x = psr_device_get(args.x, args.type, i);
+        float y = x < 0 ? 0 : x;
+        if (args.dy != NULL)
+            y = x > 0 ? psr_device_get(args.dy, args.type, i) : 0;
+        psr_device_set(args.y, args.type, i, y);
+    }
+}

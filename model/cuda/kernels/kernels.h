@@ -35,6 +35,7 @@
     K(product)       /* c = a b in float32, without tensor cores */                                \
     K(column_sums)   /* sum of a matrix's rows */                                                  \
     K(add)           /* y = a + b */                                                               \
+    K(relu)          /* of a value alone, for which cuDNN has no engine; and backward */           \
     K(sgd)           /* the optimizer's update of a run of the arena */                            \
     K(adam)                                                                                        \
     K(finite) /* whether all is finite; multiplies by a factor (fp16's loss scale) */
@@ -176,6 +177,14 @@ typedef struct psr_cuda_add_args {
     uint32_t type;
     uint64_t count;
 } psr_cuda_add_args;
+
+typedef struct psr_cuda_relu_args {
+    const void *x;
+    const void *dy; /* NULL: y = x where it is above 0; otherwise y = dy there */
+    void *y;
+    uint32_t type;
+    uint64_t count;
+} psr_cuda_relu_args;
 
 /* model/optimizers/sgd.c, operation by operation: the same bits. */
 typedef struct psr_cuda_sgd_args {

@@ -100,6 +100,8 @@ static uint64_t blocks_of(psr_cuda_kernel kernel, const any_arguments *a)
         return lanes(a->column_sums.columns);
     case PSR_CUDA_KERNEL_add:
         return groups(a->add.count);
+    case PSR_CUDA_KERNEL_relu:
+        return parts(a->relu.count, THREADS);
     case PSR_CUDA_KERNEL_sgd:
         return groups(a->sgd.count);
     case PSR_CUDA_KERNEL_adam:

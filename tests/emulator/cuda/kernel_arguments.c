@@ -108,6 +108,9 @@ static size_t times(size_t a, size_t b, size_t c, size_t d)
     P(add, a, TYPED(a->count))                                                                     \
     P(add, b, TYPED(a->count))                                                                     \
     P(add, y, TYPED(a->count))                                                                     \
+    P(relu, x, TYPED(a->count))                                                                    \
+    P(relu, dy, TYPED(a->count))                                                                   \
+    P(relu, y, TYPED(a->count))                                                                    \
     P(sgd, w, FLOATS(a->count))                                                                    \
     P(sgd, momentum_buffer, FLOATS(a->count))                                                      \
     P(sgd, g, FLOATS(a->count))                                                                    \

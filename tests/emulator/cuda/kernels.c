@@ -35,6 +35,7 @@ static bool without_barriers(psr_cuda_kernel kernel)
     case PSR_CUDA_KERNEL_shortcut_backward:
     case PSR_CUDA_KERNEL_scale_of_norm:
     case PSR_CUDA_KERNEL_add:
+    case PSR_CUDA_KERNEL_relu:
     case PSR_CUDA_KERNEL_sgd:
     case PSR_CUDA_KERNEL_adam:
     case PSR_CUDA_KERNEL_finite:

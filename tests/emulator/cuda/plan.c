@@ -68,6 +68,8 @@ static const char *refuse_weights(const reading *r)
     const psr_cuda_tensor *x = tensor(r, 0), *dw = tensor(r, 2);
     if (is_half(x) && dw->type == PSR_CUDA_FLOAT32 && !dw->inner)
         return "weight gradients of 16 bits come in 16 bits, or pass an identity";
+    if (is_half(x) && dw->inner && dw->dims[1] != x->dims[1])
+        return "nothing follows weight gradients of groups in 16 bits";
     if (is_half(x) && (x->dims[1] == 1 || x->dims[1] == 3))
         return "there are no weight gradients in 16 bits for one or three channels";
     return refuse_conv(r, x, dw, tensor(r, 1));
@@ -139,6 +141,8 @@ static const char *refuse_pointwise(const reading *r)
     const psr_cuda_tensor *y = tensor(r, two ? 2 : 1);
     if (!same_shape(x, y))
         return "its value and its result differ in shape";
+    if (r->graph->operation_count == 1 && psr_emulator_count(y) == 1)
+        return "there is no engine for a value alone";
     if (same_shape(b, y) || psr_emulator_count(b) == 1)
         return NULL;
     const uint32_t fastest = y->rank == 4 ? 1 : 2;

@@ -91,6 +91,28 @@ static void an_addition_rounds_once(void **state)
         }
 }
 
+static void a_relu_goes_forward_and_back(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1, 700};
+    for (size_t i = 0; i < 2 * TYPES; i++) {
+        const size_t count = counts[i / TYPES], bytes = count * type_bytes(all_types[i % TYPES]);
+        const uint32_t type = all_types[i % TYPES];
+        const void *x = as_type(floats(count), type, count),
+                   *dy = as_type(floats(count), type, count);
+        float *forward = as_floats(x, type, count), *back = as_floats(dy, type, count);
+        for (size_t k = 0; k < count; k++) {
+            back[k] = forward[k] > 0 ? back[k] : 0;
+            forward[k] = forward[k] > 0 ? forward[k] : 0;
+        }
+        void *y = room(bytes);
+        psr_cuda_relu_args args = {.x = x, .y = y, .type = type, .count = count};
+        PLAY(relu, &args, SAME(y, as_type(forward, type, count), bytes));
+        args.dy = dy;
+        PLAY(relu, &args, SAME(y, as_type(back, type, count), bytes));
+    }
+}
+
 /* ---- matrices that are turned around ---- */
 
 typedef struct turned_shape {
@@ -340,6 +362,7 @@ int main(void)
         KERNEL_TEST(the_loss_is_the_cpus),
         KERNEL_TEST(a_product_is_that_of_the_linear_layer),
         KERNEL_TEST(columns_are_summed),
+        KERNEL_TEST(a_relu_goes_forward_and_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
