@@ -385,9 +385,9 @@ psr_err psr_exchange_drain(psr_exchange *exchange)
 
 /* ---- operations of all workers ---- */
 
-/* By the algorithm "root", since workers have channels to worker 0 only (worker/main.c). In place,
- * in memory of the exchange: after a failure the exchange thread may still write it, and libzmq may
- * send from it. */
+/* By the algorithm "root", since workers have channels to worker 0 only (worker/exchange/peers.h).
+ * In place, in memory of the exchange: after a failure the exchange thread may still write it, and
+ * libzmq may send from it. */
 static psr_err run_operation(psr_exchange *exchange, const psr_request_options *call)
 {
     exchange->called = *call;

@@ -170,9 +170,18 @@ static psr_err meet(psr_launched *l)
     return PSR_OK;
 }
 
+/* Launchers other than psring's send these signals to all ranks. */
+static void take_signals(const psr_launched *l)
+{
+    if (l->start.way != NULL)
+        psr_end_by_orders(
+            l->beside != NULL && l->start.starts_scheduler ? psr_beside_orders(l->beside) : -1);
+}
+
 void psr_launched_joined(psr_launched *l)
 {
     psr_meeting_file_remove(&l->meeting);
+    take_signals(l);
 }
 
 /* Enters the folder in which the processes on this host share memory, in a job on several hosts. If
@@ -249,6 +258,11 @@ static psr_err outcome_of(int status, const char *who)
 
 psr_err psr_launched_stay(psr_launched *l)
 {
+    /* Slurm signals all tasks of a job */
+    if (l->start.starts_scheduler || l->start.level == PSR_START_MANAGER)
+        take_signals(l);
+    else
+        psr_end_leaving_hangups();
     int status = psr_beside_end(l->beside, true, FOREVER_MS);
     l->beside = NULL;
     return outcome_of(status, l->start.starts_scheduler ? "scheduler" : "shard");

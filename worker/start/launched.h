@@ -32,11 +32,12 @@ PSR_MUST_CHECK psr_err psr_launched_begin(
     void (*lost)(void *context, bool killed, psr_err status, const char *line), void *context,
     psr_provision *ret_provision);
 
-/* All processes of the run have joined: removes the file or folder by which they met. */
+/* All processes of the run have joined: removes the file or folder by which they met, and takes the
+ * launcher's signals from now on (worker/start/end_signals.h). */
 void psr_launched_joined(psr_launched *launched);
 
-/* For a process that is not a worker, but has started the scheduler or a shard: waits until that
- * process has ended, and returns its result. */
+/* For a process that is not a worker, but has started the scheduler or a shard: takes the
+ * launcher's signals, waits until that process has ended, and returns its result. */
 PSR_MUST_CHECK psr_err psr_launched_stay(psr_launched *launched);
 
 /* Must be called when everything else of the run has ended in this process, with that result in
