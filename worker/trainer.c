@@ -35,6 +35,15 @@ uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sa
                               : PSR_STEPS_MOST; /* --seconds ends it */
 }
 
+uint32_t psr_trainer_device(const psr_config *config, uint32_t number_on_host, bool *ret_shares)
+{
+    uint32_t index = UINT32_MAX;
+    const bool named = psr_config_uses_gpu(config, &index) && index != UINT32_MAX;
+    if (ret_shares != NULL)
+        *ret_shares = !named;
+    return named ? index : number_on_host;
+}
+
 bool psr_trainer_is_first(const psr_trainer *trainer)
 {
     return trainer->rank == 0;
@@ -116,12 +125,12 @@ static psr_err compare_gpus(psr_trainer *t, const psr_backend_options *options)
 /* All replicas of a process take the same algorithms. */
 static psr_err compile(psr_trainer *t)
 {
-    uint32_t device = 0;
-    const bool named = psr_config_uses_gpu(t->config, &device) && device != UINT32_MAX;
+    bool shares;
+    const uint32_t device = psr_trainer_device(t->config, t->number_on_host, &shares);
     psr_backend_options options = {
         .kind = psr_config_backend(t->config),
-        .device = named ? device : t->number_on_host,
-        .shares_devices = !named,
+        .device = device,
+        .shares_devices = shares,
         .plan_directory = t->plan_directory,
         .unrecorded = t->unrecorded,
         .precision = t->config->precision,

@@ -81,6 +81,11 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
 /* Steps of a whole run; PSR_STEPS_MOST: --seconds alone ends it. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 
+/* --device: the GPU of the worker of that number on its host. *ret_shares: it is one of all that
+ * the host has, counted round where there are fewer (psr_backend_options.shares_devices); may be
+ * NULL. On a CPU: the number, which no back end reads. */
+uint32_t psr_trainer_device(const psr_config *config, uint32_t number_on_host, bool *ret_shares);
+
 /* Compiles the network and starts the loaders. All workers must use worker 0's choice of
  * algorithms; a choice by timing is made by worker 0 before the others compile. Collective: all
  * workers call it. The caller owns *ret_trainer: psr_trainer_done. */

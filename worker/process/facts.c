@@ -77,15 +77,6 @@ static void find_memory(const psr_config *config, const psr_network *net,
     facts->memory_free_bytes = available == UINT64_MAX ? 0 : available;
 }
 
-/* The GPU of this host's first worker. Which worker this is is not known before all have joined:
- * then each compares its own (worker/trainer.c). */
-static uint32_t first_device(const psr_config *config)
-{
-    uint32_t index = UINT32_MAX;
-    (void)psr_config_uses_gpu(config, &index);
-    return index != UINT32_MAX ? index : 0;
-}
-
 /* The facts of this host, for a run of so many ranks. */
 static psr_err find_facts(psr_worker *w, uint32_t ranks, psr_facts *ret_facts)
 {
@@ -119,8 +110,10 @@ static psr_err find_facts(psr_worker *w, uint32_t ranks, psr_facts *ret_facts)
         .parameter_count = w->net->params.count,
     };
     find_memory(config, w->net, &info, ret_facts);
+    /* With the GPU of this host's first worker. Which worker this is is not known before all have
+     * joined: then each compares its own (worker/trainer.c). */
     snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
-             psr_backend_identity(psr_config_backend(config), first_device(config)),
+             psr_backend_identity(psr_config_backend(config), psr_trainer_device(config, 0, NULL)),
              config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
     return PSR_OK;

@@ -80,7 +80,7 @@ static psr_err make_tracer(psr_worker *w, bool alone)
     return psr_tracer_new(&room, &w->tracer);
 }
 
-/* This worker's GPU, as psr_trainer finds it, and the group of all. */
+/* This worker's GPU, and the group of all. */
 static psr_err find_gpu(psr_worker *w)
 {
     const char *text = w->start.group;
@@ -90,10 +90,7 @@ static psr_err find_gpu(psr_worker *w)
         const char digits[] = {text[2 * i], text[2 * i + 1], '\0'};
         w->gpu.group[i] = (uint8_t)strtoul(digits, NULL, 16);
     }
-    uint32_t index = UINT32_MAX;
-    (void)psr_config_uses_gpu(&w->config, &index);
-    w->gpu.shares_devices = index == UINT32_MAX;
-    w->gpu.device = w->gpu.shares_devices ? w->number_on_host : index;
+    w->gpu.device = psr_trainer_device(&w->config, w->number_on_host, &w->gpu.shares_devices);
     return PSR_OK;
 }
 
