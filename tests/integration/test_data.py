@@ -18,7 +18,7 @@ import sys
 import tarfile
 import threading
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
 from test_data_content import write_set
 
 SPLITS = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
@@ -275,9 +275,12 @@ def packing(tap, psring, data, directory):
     pack = os.path.join(directory, "made.pack")
     status, out, err = data("pack", plain, "-o", pack)
     tap.ok(status == 0 and "120 + 30 pictures" in out, "a data set is packed", [out, err])
-    few, many = (data("check", plain, "--threads", threads, **more)
-                 for threads, more in (("1", {}), ("64", {"preexec_fn": little_memory(128)})))
-    tap.ok(few[0] == 0 and few == many, "without memory for all the threads that it was told, fewer read it", [str(few), str(many)])
+    if is_sanitized(psring):
+        tap.skip("without memory for all the threads that it was told, fewer read it", "a sanitizer reserves terabytes of address space")
+    else:
+        few, many = (data("check", plain, "--threads", threads, **more)
+                     for threads, more in (("1", {}), ("64", {"preexec_fn": little_memory(128)})))
+        tap.ok(few[0] == 0 and few == many, "without memory for all the threads that it was told, fewer read it", [str(few), str(many)])
 
     options = {"model": "mlp", "workers": 3, "batch-size": 8, "steps": 9, "threads": 1, "seed": 4, "hash": True, "eval-every": 9,
                "augment": "crop-flip"}
