@@ -36,8 +36,8 @@ def places():
              "SLURM_STEP_ID": "0", "SLURM_NODEID": "0"}
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "test-%d" % os.getpid(), "PMIX_SERVER_URI2": "here"}
     return {"torchrun's variables": [dict(torchs, RANK=str(r), LOCAL_RANK=str(r)) for r in range(2)],
-            "Slurm's": [dict(slurm, SLURM_PROCID=str(r), SLURM_LOCALID=str(r)) for r in range(2)],
-            "Open MPI's": [dict(mpi, OMPI_COMM_WORLD_RANK=str(r), OMPI_COMM_WORLD_LOCAL_RANK=str(r)) for r in range(2)],
+            "Slurm's variables": [dict(slurm, SLURM_PROCID=str(r), SLURM_LOCALID=str(r)) for r in range(2)],
+            "Open MPI's variables": [dict(mpi, OMPI_COMM_WORLD_RANK=str(r), OMPI_COMM_WORLD_LOCAL_RANK=str(r)) for r in range(2)],
             "no launcher": [{}]}
 
 

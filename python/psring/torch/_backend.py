@@ -130,9 +130,17 @@ def _leave_at_end():
         multiprocessing.util.Finalize(None, _leave, exitpriority=0)
 
 
+def _gpu():
+    """The type of this machine's GPU; None: it has none. PyTorch 2.6 raises where later ones say
+    so."""
+    if not hasattr(torch, "accelerator") or not torch.accelerator.is_available():
+        return None
+    return torch.accelerator.current_accelerator().type
+
+
 def register():
     """Makes the backend known to torch.distributed. Tensors of a GPU are given to it as well, so
     that it refuses them by a line of its own."""
     if dist.is_available():
-        gpu = torch.accelerator.current_accelerator() if hasattr(torch, "accelerator") else None
-        dist.Backend.register_backend("psring", _create, extended_api=True, devices=["cpu"] + ([gpu.type] if gpu else []))
+        gpu = _gpu()
+        dist.Backend.register_backend("psring", _create, extended_api=True, devices=["cpu"] + ([gpu] if gpu else []))
