@@ -59,8 +59,7 @@ static const struct argp_option options[] = {
     {"warmup", 'w', "N", 0, "calls before them, besides a first one (5)", 0},
     {"ranks", 'n', "N", 0,
      "start N ranks on this machine (2), each on its own part of the processors where there are "
-     "enough; "
-     "not where PSRING_RANKS is set",
+     "enough; not where PSRING_RANKS is set",
      0},
     {"json", 'j', NULL, 0, "write one JSON object", 0},
     {"csv", 'c', NULL, 0, "write comma-separated values", 0},

@@ -53,10 +53,10 @@ def initialise(model):
                 torch.nn.init.zeros_(module.bias)
 
 
-def learning_rate(options, step, total):
-    if step < options.warmup:
-        return options.lr * (step + 1) / options.warmup
-    return options.lr * 0.5 * (1 + math.cos(math.pi * (step - options.warmup) / (total - options.warmup)))
+def learning_rate(lr, warmup, step, total):
+    if step < warmup:
+        return lr * (step + 1) / warmup
+    return lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
 
 
 class Normalise:
@@ -83,7 +83,7 @@ def train(model, normalise, images, labels, options):
         loss_sum = 0.0
         for x, y in zip(epoch_images.split(options.batch_size), epoch_labels.split(options.batch_size)):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(options, step, total)
+                group["lr"] = learning_rate(options.lr, options.warmup, step, total)
             optimizer.zero_grad()
             loss = F.cross_entropy(model(normalise(x)), y)
             loss.backward()

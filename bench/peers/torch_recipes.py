@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_cifar import Normalise, crop_flip, initialise, read
+from torch_cifar import Normalise, crop_flip, initialise, learning_rate, read
 from torch_train import network
 
 
@@ -63,15 +63,22 @@ def crop_reflected(images, padding):
     return padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-class Airbench94:
+class Cifar10:
+    def read(self, data):
+        """Keeps the training images, and returns those of the test set and their labels."""
+        self.images, self.labels = read(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
+        self.normalise = Normalise(self.images)
+        return read(data, ["test_batch.bin"])
+
+
+class Airbench94(Cifar10):
     """Recipe airbench94-cifar10."""
     epochs, batch_size, drop_last, smoothing, momentum = 16, 1024, True, 0.2, 0.85
 
     def read(self, data):
-        self.images, self.labels = read(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
-        self.normalise = Normalise(self.images)
+        test = super().read(data)
         self.flips = torch.rand(len(self.images)) < 0.5
-        return read(data, ["test_batch.bin"])
+        return test
 
     def network(self):
         first = nn.Conv2d(3, 24, 2)
@@ -106,14 +113,9 @@ class Airbench94:
         return total
 
 
-class Resnet20:
+class Resnet20(Cifar10):
     """Recipe resnet20-cifar10-50."""
     epochs, batch_size, drop_last, smoothing, momentum, nesterov = 50, 128, True, 0.0, 0.9, True
-
-    def read(self, data):
-        self.images, self.labels = read(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
-        self.normalise = Normalise(self.images)
-        return read(data, ["test_batch.bin"])
 
     def network(self):
         model = network("resnet20", 10, 32)
@@ -124,9 +126,7 @@ class Resnet20:
         return [{"params": list(model.parameters()), "factor": 1, "weight_decay": 5e-4}]
 
     def rate(self, step, steps):
-        warmup, total = 2 * steps, self.epochs * steps
-        return 0.2 * ((step + 1) / warmup if step < warmup else
-                      0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))))
+        return learning_rate(0.2, 2 * steps, step, self.epochs * steps)
 
     def epoch(self, number):
         return crop_flip(self.images)
@@ -175,7 +175,7 @@ class Mnist:
         return [{"params": list(model.parameters()), "factor": 1, "weight_decay": 0}]
 
     def rate(self, step, steps):
-        return 0.02 * 0.5 * (1 + math.cos(math.pi * step / (self.epochs * steps)))
+        return learning_rate(0.02, 0, step, self.epochs * steps)
 
     def epoch(self, number):
         return self.images
