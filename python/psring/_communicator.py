@@ -504,7 +504,7 @@ def exception_line(failure) -> str:
 @atexit.register
 def _leave():
     """A program that ends without closing leaves in order, one that ends with an exception at once,
-    with the exception's line. Whether it has left all in order."""
+    with the exception's line. Returns whether it has left all in order."""
     failure = getattr(sys, "last_value", None)
     in_order = failure is None
     for comm in list(_open):
