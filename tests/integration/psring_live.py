@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 
-from psring_run import PATIENCE_S
+from psring_run import PATIENCE_S, join_thread
 
 MARK = "PSRING_TEST_RUN"
 
@@ -255,7 +255,7 @@ class Live:
         except subprocess.TimeoutExpired:
             return None
         for reader in self.readers:
-            reader.join(PATIENCE_S)  # until the output is closed by all that had it
+            join_thread(reader, "what %s writes" % self.name)
         return status
 
     def kill(self):

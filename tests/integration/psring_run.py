@@ -159,6 +159,13 @@ def together(tap, parts, jobs=3):
             results.tell(tap)
 
 
+def join_thread(thread, what, timeout_s=PATIENCE_S):
+    """Waits for a thread that ends by itself: when what it reads is closed by all that had it."""
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise AssertionError("%s: not over after %d s" % (what, timeout_s))
+
+
 class Workspace:
     """with Workspace() as directory: a fresh directory, removed at the end."""
 

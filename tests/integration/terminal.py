@@ -13,7 +13,7 @@ import struct
 import termios
 import threading
 
-from psring_run import PATIENCE_S
+from psring_run import PATIENCE_S, join_thread
 
 
 class Screen:
@@ -105,19 +105,21 @@ class Terminal:
             return found.end()
 
     def read_to_end(self, timeout_s=PATIENCE_S):
-        self.reader.join(timeout_s)
+        join_thread(self.reader, "what is written to the terminal", timeout_s)
         with self.changed:
             return self.text
 
     def hang_up(self):
         """The window is closed, or the connection lost: the kernel tells who is on the terminal.
-        (Not while somebody reads: that keeps it.)"""
+        Not while somebody reads: that keeps it, and would go on with whatever gets the descriptor's
+        number next."""
         os.write(self.hang_up_now, b"x")
-        self.reader.join(PATIENCE_S)
+        self.read_to_end()
         os.close(self.reads)
         self.reads = -1
 
     def close(self):
-        for fd in (self.reads, self.hung_up, self.hang_up_now):
-            if fd >= 0:
-                os.close(fd)
+        if self.reads >= 0:
+            self.hang_up()
+        os.close(self.hung_up)
+        os.close(self.hang_up_now)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
 
 OPTIONS = {"mode": "ps", "workers": 3, "shards": 2, "model": "mlp", "steps": 6, "batch-size": 16, "threads": 1, "seed": 11,
            "data": "synthetic:count=97,test=40,channels=1,size=28", "lr": 0.05, "bucket-size": 99968, "hash": True}
@@ -98,7 +98,7 @@ def run_by_hand(tap, programs, directory, name, keygen_options, how, asks_for_ra
             statuses.append(head.wait(PATIENCE_S))
         except subprocess.TimeoutExpired:
             statuses.append(None)
-        thread.join(PATIENCE_S)
+        join_thread(thread, "what the scheduler says")
         shown = ["psring ", "  mode       ps (bsp), 3 workers, 2 shards", "  run        " + out, "result ", "written    " + out]
         tap.ok([sum(line.startswith(text) for line in lines) for text in shown] == [1] * len(shown),
                name + ": the scheduler tells the configuration and the result as psring train does", lines)
@@ -196,7 +196,7 @@ def wrong_keys(tap, programs, directory):
             tap.ok(ended.returncode == 3 and len(said) == 1 and "has other keys" in said[0], "keys of another set are turned away: one line, status 3",
                    ["status %d" % ended.returncode] + said)
         head.kill()
-        thread.join(PATIENCE_S)
+        join_thread(thread, "what the scheduler says")
 
 
 def refusals(tap, worker, directory):

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
 from test_by_hand import Cluster, listen
 
 SIDE = 28
@@ -94,7 +94,7 @@ def other_classes_on_a_host(tap, programs, directory):
         for rank, place in enumerate(places):
             cluster.start([worker, "--key-file", os.path.join(keys, "worker-%d.key" % rank), "--scheduler", endpoint.group(1)], cwd=place)
         statuses = [process.wait(PATIENCE_S) for process in cluster.processes]
-        thread.join(PATIENCE_S)
+        join_thread(thread, "what the scheduler says")
     tap.ok(statuses[0] == 2 and any(re.search(r"worker \d.* has 4[78] classes in set, worker \d.* has 4[78]", line) for line in lines),
            "a worker whose data have other classes is refused by name", [str(statuses)] + lines)
 

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace, over
+from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread, over
 from test_by_hand import Cluster, listen
 
 SIDE = 8
@@ -52,7 +52,7 @@ def by_hand(programs, directory, name, places, data="./d"):
         for rank, place in enumerate(places if endpoint else ()):
             cluster.start([worker, "--key-file", os.path.join(keys, "worker-%d.key" % rank), "--scheduler", endpoint.group(1)], cwd=place)
         statuses = [process.wait(PATIENCE_S) for process in cluster.processes]
-        thread.join(PATIENCE_S)
+        join_thread(thread, "what the scheduler says")
     return statuses, lines
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "steps": 6, "batch-size": 16, "threads": 1, "seed": 11,
            "lr": 0.05, "no-eval": True}
@@ -71,7 +71,7 @@ class Process:
             status = self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             return None
-        self.thread.join(PATIENCE_S)
+        join_thread(self.thread, "what the start says")
         return status
 
     def errors(self):

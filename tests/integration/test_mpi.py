@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
 from test_by_hand import Cluster, listen, options_of
 from test_tensor_norms import TENSORS, read
 
@@ -64,7 +64,7 @@ class MpiRun:
             except subprocess.TimeoutExpired:
                 statuses.append(None)
         for thread in self.threads + [self.head_thread]:
-            thread.join(PATIENCE_S)
+            join_thread(thread, "what a start says")
         return statuses
 
     def ended(self, statuses, status):

@@ -14,7 +14,7 @@ import termios
 import threading
 
 from psring_live import LiveRun
-from psring_run import PATIENCE_S, Tap, Workspace, together
+from psring_run import PATIENCE_S, Tap, Workspace, join_thread, together
 
 DEADLINE_S = 7.0  # a busy machine keeps it
 SAID = 200  # lines, one for each step: more than a pipe or a terminal takes unread
@@ -85,7 +85,7 @@ def goes_on_unread(tap, psring, directory, name, channel):
         channel.go_on()
         reader.start()
         tap.ok(run.wait(PATIENCE_S) == 130, "%s: then it ends with status 130" % name, run.why())
-        reader.join(PATIENCE_S)
+        join_thread(reader, name)
         text = re.sub(r"\r(\033\[K)?|\[[#.]+\][^\n\033]*", "", b"".join(chunks).decode())
         told = [int(step) for step in re.findall(r"step (\d+): test accuracy", text)]
         # The evaluation that Ctrl-C found going on is left out.
