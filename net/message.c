@@ -106,6 +106,7 @@ static const kind kinds[] = {
                            "offset_at_end", "error_at_end", NULL),
     [PSR_MSG_CLOCKED] =
         KIND("CLOCKED", UNTAGGED, "number", "stamp", "same_machine", "skipped", NULL),
+    [PSR_MSG_LEFT] = KIND("LEFT", UNTAGGED, "rank", "messages", NULL),
     [PSR_MSG_VIEW] = KIND("VIEW", UNTAGGED, "epoch", "first_step", NULL),
     [PSR_MSG_REFUSED] = KIND("REFUSED", UNTAGGED, "status", NULL),
     [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),

@@ -115,6 +115,8 @@ typedef enum psr_message_type {
     PSR_MSG_REFUSED, /* the joiner is refused, or comes too late; payload: one line of text */
     PSR_MSG_VIEW,    /* the next view; ends a HOLD. payload JSON: the view */
     PSR_MSG_CLOCKED, /* answer to CLOCK */
+    /* of a communicator: the rank that the receiver waits for has left, and sends nothing more */
+    PSR_MSG_LEFT,
 
     /* worker -> shard, of a slice of one bucket */
     /* state from worker 0; back from a shard: where the weights are in shared memory, or the answer

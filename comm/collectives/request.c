@@ -460,6 +460,27 @@ bool psr_request_waits_for_any(const psr_request *request)
            request->asked_peer == PSR_RANK_ANY;
 }
 
+static bool lacks_credit(const psr_stream *out)
+{
+    return out->by_credit && out->slices < out->total_slices && out->slices >= out->allowed;
+}
+
+bool psr_request_lacks(const psr_request *r, uint32_t name)
+{
+    if (!r->active || psr_request_waits_for_any(r))
+        return false;
+    if (!r->matched && (r->is_message || r->call.kind == PSR_KIND_PROBE))
+        return psr_group_name(r->group, r->peer) == name;
+    for (uint32_t i = 0; i < r->in_count; i++)
+        if (psr_group_name(r->group, r->in[i].peer) == name &&
+            r->in[i].arrived < r->in[i].total_slices)
+            return true;
+    for (uint32_t i = 0; i < r->out_count; i++)
+        if (psr_group_name(r->group, r->out[i].peer) == name && lacks_credit(&r->out[i]))
+            return true;
+    return false;
+}
+
 bool psr_request_came(const psr_request *request, uint32_t *ret_from, uint32_t *ret_tag,
                       uint64_t *ret_count, psr_type *ret_type)
 {

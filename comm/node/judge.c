@@ -190,9 +190,24 @@ static void on_limit(void *context, psr_msg_limits *limits)
     limits->steps = UINT64_MAX;
 }
 
+/* The rank that it waits for may have left. It alone knows whether all messages of that rank are
+ * there. */
+static void tell_who_left(psr_judge *j, uint32_t rank, const psr_msg_progress *says)
+{
+    const uint32_t other = says->waits_for.rank;
+    if (!says->waits || says->waits_for.role != PSR_ROLE_WORKER || !j->ranks[other].left ||
+        j->ranks[rank].told_of == other || !psr_judge_is_here(j, rank))
+        return;
+    const psr_head head = psr_msg_left_head(&(psr_msg_left){
+        other, psr_msg_sent_to(j->ranks[other].sent, j->ranks[other].sent_bytes, rank)});
+    psr_judge_send(j, rank, head, NULL, 0);
+    j->ranks[rank].told_of = other;
+}
+
 static void on_progress(void *context, psr_peer from, const psr_msg_progress *says)
 {
     psr_judge *j = context;
+    tell_who_left(j, from.rank, says);
     const psr_watched *rank = psr_liveness_of(j->liveness, from);
     if (!says->waits || !rank->reported || !psr_peer_equal(says->waits_for, rank->says.waits_for))
         j->ranks[from.rank].said[0] = '\0';
@@ -224,13 +239,29 @@ static void say_bye(psr_judge *j, uint32_t rank)
     free(left);
 }
 
-/* After a failure nobody waits for BYE. */
-static void take_done(psr_judge *j, uint32_t rank)
+static psr_err keep_sent(psr_judge_rank *r, const psr_message *message)
 {
+    if (message->payload_bytes > 0) {
+        r->sent = malloc(message->payload_bytes);
+        if (r->sent == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes", message->payload_bytes);
+        memcpy(r->sent, message->payload, message->payload_bytes);
+        r->sent_bytes = message->payload_bytes;
+    }
+    r->left = true;
+    return PSR_OK;
+}
+
+/* After a failure nobody waits for BYE. */
+static psr_err take_done(psr_judge *j, uint32_t rank, const psr_message *message)
+{
+    PSR_TRY(psr_msg_sent_check(message, j->options.ranks));
+    PSR_TRY(keep_sent(&j->ranks[rank], message));
     if (!psr_coordinator_ended(j->coordinator))
         say_bye(j, rank);
     psr_coordinator_leave(j->coordinator, psr_judge_peer(rank));
     psr_shrinking_without(j, rank);
+    return PSR_OK;
 }
 
 static psr_err on_message(void *context, const psr_message *message)
@@ -248,8 +279,7 @@ static psr_err on_message(void *context, const psr_message *message)
         return psr_coordinator_running(j->coordinator) ? psr_shrinking_take(j, rank, message)
                                                        : PSR_OK;
     case PSR_MSG_DONE:
-        take_done(j, rank);
-        return PSR_OK;
+        return take_done(j, rank, message);
     default:
         return psr_violation(message, "a rank does not send that to a coordinator");
     }
@@ -308,8 +338,10 @@ psr_err psr_judge_new(const psr_judge_options *options, int64_t now_ms, psr_judg
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", options->ranks);
     }
     j->options = *options;
-    for (uint32_t r = 0; r < options->ranks; r++)
+    for (uint32_t r = 0; r < options->ranks; r++) {
         j->ranks[r].circle_ms = INT64_MIN / 2;
+        j->ranks[r].told_of = PSR_RANK_ANY;
+    }
     psr_err err = open_coordinator(j, now_ms);
     if (err != PSR_OK) {
         psr_judge_free(j);
@@ -323,8 +355,10 @@ void psr_judge_free(psr_judge *judge)
 {
     if (judge == NULL)
         return;
-    for (uint32_t r = 0; r < judge->options.ranks; r++)
+    for (uint32_t r = 0; r < judge->options.ranks; r++) {
         free(judge->ranks[r].facts);
+        free(judge->ranks[r].sent);
+    }
     psr_shrinking_free_all(judge);
     psr_coordinator_free(judge->coordinator);
     free(judge->ranks);

@@ -12,6 +12,8 @@
  *     SHRINK   ->  SHRUNK   when all living ranks of the group have sent it: who they are, or why
  *                           there is no group
  *     DONE     ->  BYE      the rank has left in order; with the set of ranks that had left before
+ *     PROGRESS ->  LEFT     to a rank that waits for one that has left: how many messages there
+ *                           are of it
  *
  * A rank that is silent is lost so early that all have the verdict within three quarters of the
  * deadline (psr_liveness_silence_ms). A lost rank is out for good: its later messages change

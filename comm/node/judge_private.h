@@ -17,6 +17,11 @@ typedef struct psr_judge_rank {
     /* The line with which it asked, while it waits for the same rank in the same call; otherwise
      * "". */
     char said[PSR_JUDGE_SAID_BYTES];
+    /* It has left in order: with the list of messages that it has sent (psr_msg_sent_write). */
+    bool left;
+    uint8_t *sent; /* owned; NULL: it has sent none */
+    size_t sent_bytes;
+    uint32_t told_of;  /* the rank of the last LEFT that it was sent; PSR_RANK_ANY: none */
     int64_t circle_ms; /* when it was last told to wait on for the lines of others in its circle */
 } psr_judge_rank;
 

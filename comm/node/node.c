@@ -102,6 +102,7 @@ static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
     if (node->broken || (*message)->from.role != PSR_ROLE_WORKER || from >= node->ranks ||
         node->out[from] != NULL)
         return;
+    node->heard[from]++;
     if (type != PSR_MSG_VALUES && type != PSR_MSG_CREDIT && type != PSR_MSG_AHEAD &&
         type != PSR_MSG_LISTEN && type != PSR_MSG_OFFER && !psr_node_table_is_message(type)) {
         err = psr_violation(
@@ -128,6 +129,8 @@ void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms)
         take_of_rank(node, message, now_ms);
     else if ((*message)->head.type == PSR_MSG_VERDICT)
         take_verdict(node, *message, now_ms);
+    else if ((*message)->head.type == PSR_MSG_LEFT)
+        psr_node_left_take(node, *message, now_ms);
     else if ((*message)->head.type == PSR_MSG_SHRUNK)
         psr_node_shrink_take(node, *message, now_ms);
     psr_message_free(message);
@@ -228,6 +231,8 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
     *ret_next_ms = INT64_MAX;
     int64_t present_ms = psr_presence_clock_ms(&node->presence, now_ms);
     int64_t soonest_ms = psr_node_failure_tick(node, now_ms, present_ms);
+    const int64_t look_ms = psr_node_left_tick(node, now_ms);
+    soonest_ms = look_ms < soonest_ms ? look_ms : soonest_ms;
     if (node->asked != NULL && node->asked->owed && psr_node_request_lent(node->asked) == 0)
         psr_node_request_paid(node->asked);
     if (node->asked == NULL) {
@@ -335,18 +340,21 @@ psr_err psr_node_new(const psr_node_options *options, int64_t now_ms, psr_node *
 {
     const uint32_t ranks = options->view->member_count;
     psr_node *node = calloc(1, sizeof *node);
-    psr_failure **out = calloc(ranks, sizeof *out);
-    uint32_t *opened = calloc(ranks, sizeof *opened);
-    if (node == NULL || out == NULL || opened == NULL) {
-        free(node);
-        free(out);
-        free(opened);
+    if (node != NULL) {
+        node->out = calloc(ranks, sizeof *node->out);
+        node->opened = calloc(ranks, sizeof *node->opened);
+        node->heard = calloc(ranks, sizeof *node->heard);
+        node->last = malloc(ranks * sizeof *node->last);
+    }
+    if (node == NULL || node->out == NULL || node->opened == NULL || node->heard == NULL ||
+        node->last == NULL) {
+        psr_node_free(node);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     }
+    for (uint32_t r = 0; r < ranks; r++)
+        node->last[r] = PSR_NODE_HERE;
     node->options = *options;
     node->ranks = ranks;
-    node->out = out;
-    node->opened = opened;
     node->presence = psr_presence_clock_for(now_ms, options->deadline_ms);
     atomic_store(&node->begun, options->alone);
     *ret_node = node;
@@ -364,6 +372,8 @@ void psr_node_free(psr_node *node)
         free(node->out[r]);
     free(node->out);
     free(node->opened);
+    free(node->heard);
+    free(node->last);
     free(node->due);
     free(node);
 }

@@ -1,12 +1,14 @@
 /* What the files of a node share; no other file includes it: node.c (orders, messages, time),
- * node_failure.c (how it breaks), node_shrink.c, node_group.c, node_request.c. Everything is called
- * on the node's thread, unless a comment says otherwise. */
+ * node_failure.c (how it breaks), node_left.c, node_shrink.c, node_group.c, node_request.c.
+ * Everything is called on the node's thread, unless a comment says otherwise. */
 #ifndef PSR_COMM_NODE_PRIVATE_H
 #define PSR_COMM_NODE_PRIVATE_H
 
 #include "base/clock.h"
 #include "comm/node/node_table.h"
 #include "comm/queues.h"
+
+#define PSR_NODE_HERE UINT64_MAX /* the coordinator has not said that the rank has left */
 
 enum {
     PSR_NODE_NAME_BYTES = 64,
@@ -138,8 +140,12 @@ struct psr_node_shrink {
 struct psr_node {
     psr_node_options options;
     uint32_t ranks;
-    uint32_t epoch;          /* the newest epoch of which this rank has a group */
-    psr_failure **out;       /* [ranks]: why a rank is out; owned; NULL: it is not */
+    uint32_t epoch;    /* the newest epoch of which this rank has a group */
+    psr_failure **out; /* [ranks]: why a rank is out; owned; NULL: it is not */
+    uint64_t *heard;   /* [ranks] messages of a rank that came, of all groups */
+    /* [ranks] how many messages of a rank come at all, if it has left; otherwise PSR_NODE_HERE */
+    uint64_t *last;
+    bool any_left;           /* one of them has */
     psr_node_shrink *shrink; /* the shrink that the coordinator was asked for; NULL: none */
     psr_node_request *asked; /* its deadline has passed, and the coordinator was asked about it */
     /* goes on while the coordinator has a line about it; NULL: none */
@@ -201,6 +207,14 @@ psr_failure psr_node_violation_of(psr_err err, uint32_t rank);
 /* Time has passed, for broken groups and groups with a finding. Returns how long until something is
  * due; INT64_MAX: nothing is. */
 int64_t psr_node_failure_tick(psr_node *node, int64_t now_ms, int64_t present_ms);
+
+/* ---- node_left.c ---- */
+
+/* Takes LEFT. */
+void psr_node_left_take(psr_node *node, const psr_message *message, int64_t now_ms);
+/* Looks for operations that wait in vain for a rank that has left. Returns how long until it is to
+ * be called again; INT64_MAX: no rank has left. */
+int64_t psr_node_left_tick(psr_node *node, int64_t now_ms);
 
 /* ---- node_shrink.c ---- */
 

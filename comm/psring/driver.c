@@ -14,8 +14,11 @@ enum { LEAVE = PSR_COMMAND_OWNER, LEND_FROM, LEND_NO_MORE, ORDERS };
 struct psr_driver {
     psr_driver_options options;
     psr_node *node;
-    psr_loop *loop;      /* driven by turns, or alone */
-    bool *connected;     /* [ranks] used by whoever has the turn */
+    psr_loop *loop; /* driven by turns, or alone */
+    /* [ranks] used by whoever has the turn, as the next one: */
+    bool *connected;
+    uint64_t *sent;      /* messages for that rank since the beginning */
+    uint8_t *sent_list;  /* room for all of them in DONE */
     _Atomic bool bye;    /* the coordinator has let this rank go */
     _Atomic bool judged; /* it has said how everything failed here */
     psr_waiters waiters;
@@ -38,10 +41,15 @@ static void changed(void *context)
 
 /* ---- orders ---- */
 
+/* With what it has sent to each rank: whoever has as many messages of it waits for no more. */
 static void say_left(psr_driver *d)
 {
     psr_head head = psr_msg_done_head(&(psr_msg_done){0});
-    psr_err told = psr_transport_send(d->options.transport, coordinator, &head, NULL);
+    const psr_payload list = {
+        .data = d->sent_list,
+        .bytes = psr_msg_sent_write(d->sent, d->options.view->member_count, d->sent_list)};
+    psr_err told =
+        psr_transport_send(d->options.transport, coordinator, &head, list.bytes > 0 ? &list : NULL);
     (void)told; /* a scheduler that cannot be told will miss this rank */
 }
 
@@ -342,6 +350,8 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head,
             payload->release(payload->context);
         return psr_violation_unread(to, psr_transport_waiting(d->options.transport, to));
     }
+    if (to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count)
+        d->sent[to.rank]++;
     return psr_transport_send(d->options.transport, to, head, payload);
 }
 
@@ -457,7 +467,9 @@ static psr_err open_node(psr_driver *d)
                                       .retire = retire,
                                       .changed = changed};
     d->connected = calloc(o->view->member_count, sizeof *d->connected);
-    if (d->connected == NULL)
+    d->sent = calloc(o->view->member_count, sizeof *d->sent);
+    d->sent_list = malloc((size_t)o->view->member_count * PSR_MSG_SENT_BYTES);
+    if (d->connected == NULL || d->sent == NULL || d->sent_list == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u ranks", o->view->member_count);
     return psr_node_new(&options, psr_clock_ms(), &d->node);
 }
@@ -517,6 +529,8 @@ void psr_driver_free(psr_driver *driver)
     psr_node_free(driver->node);
     psr_waiters_done(&driver->waiters);
     free(driver->connected);
+    free(driver->sent);
+    free(driver->sent_list);
     free(driver);
 }
 

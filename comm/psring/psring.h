@@ -258,8 +258,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *option
                                                     psring_comm **ret_comm);
 
 /* Waits until everything that was started has ended and has left this process, then leaves in
- * order, so that the others do not take it for a death. The process that hosts the scheduler waits
- * until the others have left or are given up. So it still learns of a rank that died or broke the
+ * order, so that the others do not take it for a death. Calls of others that need this rank, and
+ * can no longer end, fail with PEER soon after. The process that hosts the scheduler waits until
+ * the others have left or are given up. So it still learns of a rank that died or broke the
  * protocol in a group with it, while another rank may have left by then. Consumes *comm and sets it
  * to NULL, on failure too; only with USAGE (another thread is in a call) it stays. Returns the
  * failure that broke the communicator or a group of this rank, if no call has returned it before.

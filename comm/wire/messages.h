@@ -349,6 +349,26 @@ void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret
 PSR_MUST_CHECK psr_err psr_msg_rank_list_read(const psr_message *message, uint32_t limit,
                                               uint32_t **ret_ranks, uint32_t *ret_count);
 
+/* LEFT: a rank has left in order. */
+typedef struct psr_msg_left {
+    uint32_t rank;
+    uint64_t messages; /* that it has sent to the receiver: it will have no more */
+} psr_msg_left;
+
+psr_head psr_msg_left_head(const psr_msg_left *left);
+PSR_MUST_CHECK psr_err psr_msg_left_read(const psr_message *message, const psr_msg_limits *limits,
+                                         psr_msg_left *ret_left);
+
+/* The payload of a program's DONE: how many messages the rank has sent to which others. An entry
+ * for each to which it has sent any: rank, in four bytes, messages, in eight, the lowest first. */
+#define PSR_MSG_SENT_BYTES 12
+/* sent: [ranks]. bytes[PSR_MSG_SENT_BYTES * ranks]. Returns how many bytes it has written. */
+size_t psr_msg_sent_write(const uint64_t *sent, uint32_t ranks, uint8_t *ret_bytes);
+/* PROTOCOL: an entry is incomplete, there are more than ranks, or one is of no rank. */
+PSR_MUST_CHECK psr_err psr_msg_sent_check(const psr_message *message, uint32_t ranks);
+/* Of a payload that was checked: how many messages it has sent to that rank. */
+uint64_t psr_msg_sent_to(const void *bytes, size_t size, uint32_t rank);
+
 psr_head psr_msg_progress_head(const psr_msg_progress *progress);
 psr_head psr_msg_done_head(const psr_msg_done *done);
 psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece);

@@ -444,6 +444,23 @@ psr_err psr_msg_shrink_read(const psr_message *message, const psr_msg_limits *li
     return PSR_OK;
 }
 
+enum { LEFT_RANK, LEFT_MESSAGES };
+
+psr_head psr_msg_left_head(const psr_msg_left *left)
+{
+    return (psr_head){.type = PSR_MSG_LEFT,
+                      .fields = {[LEFT_RANK] = left->rank, [LEFT_MESSAGES] = left->messages}};
+}
+
+psr_err psr_msg_left_read(const psr_message *message, const psr_msg_limits *limits,
+                          psr_msg_left *ret_left)
+{
+    const uint64_t *fields = message->head.fields;
+    PSR_TRY(check_peer(message, limits, PSR_ROLE_WORKER, fields[LEFT_RANK]));
+    *ret_left = (psr_msg_left){(uint32_t)fields[LEFT_RANK], fields[LEFT_MESSAGES]};
+    return PSR_OK;
+}
+
 enum { SHRUNK_STATUS, SHRUNK_RANK, SHRUNK_EPOCH };
 
 psr_head psr_msg_shrunk_head(const psr_msg_shrunk *shrunk)
@@ -473,11 +490,24 @@ psr_err psr_msg_shrunk_read(const psr_message *message, const psr_msg_limits *li
 
 enum { RANK_BYTES = 4 };
 
+static void write_low_first(uint64_t number, unsigned size, uint8_t *ret_bytes)
+{
+    for (unsigned b = 0; b < size; b++)
+        ret_bytes[b] = (uint8_t)(number >> (8 * b));
+}
+
+static uint64_t read_low_first(const uint8_t *bytes, unsigned size)
+{
+    uint64_t number = 0;
+    for (unsigned b = 0; b < size; b++)
+        number |= (uint64_t)bytes[b] << (8 * b);
+    return number;
+}
+
 void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret_bytes)
 {
     for (uint32_t i = 0; i < count; i++)
-        for (unsigned b = 0; b < RANK_BYTES; b++)
-            ret_bytes[RANK_BYTES * i + b] = (uint8_t)(ranks[i] >> (8 * b));
+        write_low_first(ranks[i], RANK_BYTES, ret_bytes + RANK_BYTES * i);
 }
 
 static psr_err read_ranks(const psr_message *message, uint32_t limit, uint32_t count,
@@ -485,8 +515,7 @@ static psr_err read_ranks(const psr_message *message, uint32_t limit, uint32_t c
 {
     const uint8_t *bytes = message->payload;
     for (uint32_t i = 0; i < count; i++, bytes += RANK_BYTES) {
-        ranks[i] = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-                   (uint32_t)bytes[3] << 24;
+        ranks[i] = (uint32_t)read_low_first(bytes, RANK_BYTES);
         if (ranks[i] >= limit)
             return psr_violation(message, "there is no rank %" PRIu32, ranks[i]);
         if (seen[ranks[i]])
@@ -516,4 +545,39 @@ psr_err psr_msg_rank_list_read(const psr_message *message, uint32_t limit, uint3
     *ret_ranks = ranks;
     *ret_count = (uint32_t)count;
     return PSR_OK;
+}
+
+size_t psr_msg_sent_write(const uint64_t *sent, uint32_t ranks, uint8_t *ret_bytes)
+{
+    uint8_t *to = ret_bytes;
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (sent[r] == 0)
+            continue;
+        write_low_first(r, RANK_BYTES, to);
+        write_low_first(sent[r], PSR_MSG_SENT_BYTES - RANK_BYTES, to + RANK_BYTES);
+        to += PSR_MSG_SENT_BYTES;
+    }
+    return (size_t)(to - ret_bytes);
+}
+
+psr_err psr_msg_sent_check(const psr_message *message, uint32_t ranks)
+{
+    const uint8_t *bytes = message->payload;
+    const size_t size = message->payload_bytes;
+    if (size % PSR_MSG_SENT_BYTES != 0 || size / PSR_MSG_SENT_BYTES > ranks)
+        return psr_violation(message, "it is no list of at most %" PRIu32 " ranks", ranks);
+    for (size_t at = 0; at < size; at += PSR_MSG_SENT_BYTES)
+        if (read_low_first(bytes + at, RANK_BYTES) >= ranks)
+            return psr_violation(message, "there is no rank %" PRIu64,
+                                 read_low_first(bytes + at, RANK_BYTES));
+    return PSR_OK;
+}
+
+uint64_t psr_msg_sent_to(const void *bytes, size_t size, uint32_t rank)
+{
+    const uint8_t *entries = bytes;
+    for (size_t at = 0; at < size; at += PSR_MSG_SENT_BYTES)
+        if (read_low_first(entries + at, RANK_BYTES) == rank)
+            return read_low_first(entries + at + RANK_BYTES, PSR_MSG_SENT_BYTES - RANK_BYTES);
+    return 0;
 }

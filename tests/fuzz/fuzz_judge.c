@@ -142,6 +142,18 @@ static void shrink(played *p, psr_peer from, psr_head head, uint8_t who)
                             sizeof bytes));
 }
 
+/* With messages to those of the bits below; then to nobody that there is, or a byte less. */
+static void leave(played *p, psr_peer from, psr_head head, uint8_t who)
+{
+    uint64_t sent[RANKS + 1] = {0};
+    uint8_t bytes[sizeof sent / sizeof sent[0] * PSR_MSG_SENT_BYTES];
+    for (uint32_t r = 0; r <= RANKS; r++)
+        sent[r] = (who >> r & 1) != 0 ? r + 1 : 0;
+    size_t size = psr_msg_sent_write(sent, RANKS + 1, bytes);
+    hear(p, records_message(from, head, size - ((who & 0xc0) == 0xc0 && size > 0), bytes,
+                            sizeof bytes));
+}
+
 static void tell(played *p, psr_peer from, const uint8_t *record)
 {
     static const char text[] = "what it says, and more of it\n\033[2J";
@@ -154,6 +166,8 @@ static void tell(played *p, psr_peer from, const uint8_t *record)
     const psr_head head = records_head(type, record + HEAD, RANKS);
     if (type == PSR_MSG_SHRINK)
         shrink(p, from, head, record[PAYLOAD]);
+    else if (type == PSR_MSG_DONE)
+        leave(p, from, head, record[PAYLOAD]);
     else
         hear(p, records_message(from, head, (size_t)record[PAYLOAD] * 4, text, sizeof text - 1));
 }

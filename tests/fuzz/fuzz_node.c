@@ -145,8 +145,8 @@ static void tell_node(played *p, const uint8_t *record)
         abort();
 }
 
-/* The coordinator's other words: an answer to the wish for a smaller group, or what a node does not
- * take. */
+/* The coordinator's other words: an answer to the wish for a smaller group, who has left, or what a
+ * node does not take. */
 static void tell_as_coordinator(played *p, const uint8_t *record)
 {
     static const psr_message_type others[] = {PSR_MSG_BYE, PSR_MSG_ALIVE, PSR_MSG_PROGRESS,
@@ -163,6 +163,8 @@ static void tell_as_coordinator(played *p, const uint8_t *record)
                           .new_epoch = record[6] & 7});
     if (record[1] >= 224)
         head = (psr_head){.type = others[record[1] & 3]};
+    else if (record[1] >= 192)
+        head = psr_msg_left_head(&(psr_msg_left){record[3] & 3, record[4] & 15});
     records_twist(&head, record + TWIST, RANKS);
     size_t bytes = record[7] < 250 ? (record[7] % (RANKS + 1)) * 4u : record[7] - 250u;
     psr_message *message =

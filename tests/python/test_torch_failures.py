@@ -60,6 +60,11 @@ def excepts():
     raise ValueError("this batch is bad")
 
 
+def leaves():
+    psring.shutdown()
+    sys.exit(0)
+
+
 def raised_by(ended, victim, line):
     """When that rank raised an exception that names the victim and its host. None: it did not."""
     raised = [words.split(" ", 5) for words in ended.lines if words.startswith("raised ")]
@@ -87,7 +92,9 @@ def failures(tap):
             ("killed, the first", killed, "ring", 0, 60, "", 0, AT_ONCE_S),
             ("stopped", stopped, "ring", 1, DEADLINE_S, "", DEADLINE_S / 2, DEADLINE_S * 3 / 4),
             ("stopped, the first", stopped, "ring", 0, DEADLINE_S, "", DEADLINE_S / 2, DEADLINE_S * 3 / 4),
-            ("that raises", excepts, "ps", 1, 60, "ValueError: this batch is bad", 0, AT_ONCE_S)]:
+            ("that raises", excepts, "ps", 1, 60, "ValueError: this batch is bad", 0, AT_ONCE_S),
+            ("that has left", leaves, "ring", 1, 60, "has left", 0, AT_ONCE_S),
+            ("that has left", leaves, "ps", 1, 60, "has left", 0, AT_ONCE_S)]:
         took = []
         for _ in range(TRIES):
             seconds, why = failure_of(way, mode, victim, deadline, line)

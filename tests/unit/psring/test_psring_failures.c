@@ -277,6 +277,117 @@ static void a_rank_that_has_left_is_named(void **state)
     ranks_run(RANKS, leave, NULL);
 }
 
+/* Operations that need a rank which leaves, with a deadline that no test lives to see. */
+enum { LONG_MS = 3600 * 1000, VALUES = 1000000 };
+
+typedef psring_err waiting_call(psring_group *world, float *send, float *receive);
+
+static psring_err in_barrier(psring_group *world, float *send, float *receive)
+{
+    (void)send, (void)receive;
+    return psring_barrier(world, NULL, NULL);
+}
+
+static psring_err in_sum(psring_group *world, float *send, float *receive)
+{
+    return psring_all_reduce(world, send, receive, VALUES, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
+}
+
+static psring_err in_small_sum(psring_group *world, float *send, float *receive)
+{
+    return psring_all_reduce(world, send, receive, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
+}
+
+static psring_err in_gather(psring_group *world, float *send, float *receive)
+{
+    return psring_all_gather(world, send, receive, 1000, PSRING_FLOAT32, NULL, NULL);
+}
+
+static psring_err in_group_split(psring_group *world, float *send, float *receive)
+{
+    psring_group *group = NULL;
+    (void)send, (void)receive;
+    return psring_group_split(world, 0, psring_rank(world), NULL, &group);
+}
+
+static psring_err in_receive(psring_group *world, float *send, float *receive)
+{
+    (void)send;
+    return psring_receive(world, receive, 1, PSRING_FLOAT32, psring_size(world) - 1, 3, NULL, NULL);
+}
+
+static psring_err in_send(psring_group *world, float *send, float *receive)
+{
+    (void)receive;
+    return psring_send(world, send, VALUES, PSRING_FLOAT32, psring_size(world) - 1, 3, NULL, NULL);
+}
+
+static psring_err in_probe(psring_group *world, float *send, float *receive)
+{
+    psring_message found = {.size = sizeof found};
+    (void)send, (void)receive;
+    return psring_probe(world, psring_size(world) - 1, 3, NULL, &found);
+}
+
+static psring_err in_broadcast(psring_group *world, float *send, float *receive)
+{
+    (void)receive;
+    return psring_broadcast(world, send, VALUES, PSRING_FLOAT32, 0, NULL, NULL);
+}
+
+/* The last rank leaves when all are there, and has sent the others something before. */
+static void leave_early(psring_comm **comm, int rank, void *context)
+{
+    waiting_call *const *call = context;
+    psring_group *world = psring_world(*comm);
+    const int last = psring_size(world) - 1;
+    float *send = calloc(VALUES, sizeof *send), *receive = calloc(VALUES, sizeof *receive);
+    expect_ok(
+        psring_all_reduce(world, send, receive, VALUES, PSRING_FLOAT32, PSRING_SUM, NULL, NULL));
+    if (rank < last)
+        expect_failure(*comm, (*call)(world, send, receive), PSRING_ERR_PEER, last, "has left");
+    free(send);
+    free(receive);
+}
+
+static void who_waits_for_a_rank_that_has_left_need_not_wait_for_its_deadline(void **state)
+{
+    (void)state;
+    waiting_call *of_all[] = {in_barrier, in_sum, in_small_sum, in_gather, in_group_split};
+    waiting_call *of_two[] = {in_receive, in_send, in_probe, in_broadcast};
+    for (size_t i = 0; i < sizeof of_all / sizeof of_all[0]; i++)
+        ranks_run_within(RANKS, LONG_MS, leave_early, &of_all[i]);
+    for (size_t i = 0; i < sizeof of_two / sizeof of_two[0]; i++)
+        ranks_run_within(2, LONG_MS, leave_early, &of_two[i]);
+}
+
+/* Its shard waits for the push, and the other worker for its shard. */
+static void leave_without_a_push(psring_comm **comm, int rank, void *context)
+{
+    static const size_t parts[] = {5000};
+    static float x[5000];
+    psring_table *table = NULL;
+    (void)context;
+    if (psring_is_shard(*comm)) {
+        expect_ok(psring_serve(*comm));
+        return;
+    }
+    expect_ok(psring_table_open(psring_world(*comm), "weights",
+                                PSRING_WITH(psring_table_options, .parts = parts, .part_count = 1),
+                                NULL, &table));
+    if (rank == 1)
+        return;
+    psring_err err = psring_push_pull(table, 0, x, x, NULL, NULL);
+    expect_failure(*comm, err, PSRING_ERR_PEER, 1, "rank 1");
+    expect(strstr(psring_err_detail(), "has left; rank 2") != NULL);
+}
+
+static void a_shard_need_not_wait_for_a_push_of_a_rank_that_has_left(void **state)
+{
+    (void)state;
+    ranks_run_sharded(3, 1, LONG_MS, leave_without_a_push, NULL);
+}
+
 static void give_up(psring_comm **comm, int rank, void *context)
 {
     const int *culprit = context;
@@ -308,6 +419,8 @@ int main(void)
         cmocka_unit_test(who_waits_for_a_rank_that_reports_progress_waits_on),
         cmocka_unit_test(ranks_that_wait_for_each_other_are_told_so),
         cmocka_unit_test(a_rank_that_has_left_is_named),
+        cmocka_unit_test(who_waits_for_a_rank_that_has_left_need_not_wait_for_its_deadline),
+        cmocka_unit_test(a_shard_need_not_wait_for_a_push_of_a_rank_that_has_left),
         cmocka_unit_test(an_abort_ends_the_calls_of_all),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -453,9 +453,60 @@ static void who_leaves_is_let_go_and_not_missed(void **state)
     expect_said(1, PSR_MSG_BYE, PSR_OK, 0, "");
     world.count = 0;
     pass(2 * DEADLINE_MS, (const int64_t[]){1, -1, -1}, 1);
-    assert_int_equal(world.count, 0);
+    expect_said(1, PSR_MSG_LEFT, PSR_OK, 0, "");
+    world.count = 0;
     ask(0, 1); /* but somebody waits for it */
     expect_said(2, PSR_MSG_VERDICT, PSR_ERR_PEER, 1, "rank 1 on there has left");
+}
+
+/* Rank 1 leaves after 3 messages to rank 0 and 70000 to rank 2. */
+static void who_waits_for_one_that_has_left_hears_it_once(void **state)
+{
+    static const uint8_t list[] = {0, 0, 0, 0, 3,    0,    0, 0, 0, 0, 0, 0,
+                                   2, 0, 0, 0, 0x70, 0x11, 1, 0, 0, 0, 0, 0};
+    static const uint64_t messages[RANKS] = {3, 0, 70000};
+    uint8_t written[RANKS * PSR_MSG_SENT_BYTES];
+    (void)state;
+    assert_int_equal(psr_msg_sent_write(messages, RANKS, written), sizeof list);
+    assert_memory_equal(written, list, sizeof list);
+    begin();
+    progress(0, 1, 1);
+    hear(1, psr_msg_done_head(&(psr_msg_done){0}), list, sizeof list);
+    assert_int_equal(world.count, 1); /* BYE */
+    for (int i = 0; i < 3; i++) {
+        progress(0, 1, 1);
+        progress(2, 1, 0); /* who waits for another rank need not know */
+    }
+    assert_int_equal(world.count, 2);
+    progress(2, 1, 1);
+    assert_int_equal(world.count, 3);
+    for (uint32_t i = 1; i < 3; i++) {
+        const psr_message said = {.from = {PSR_ROLE_SCHEDULER, 0}, .head = world.sent[i].head};
+        psr_msg_left left;
+        assert_int_equal(said.head.type, PSR_MSG_LEFT);
+        expect_ok(psr_msg_left_read(&said, &(psr_msg_limits){.workers = RANKS}, &left));
+        assert_int_equal(world.sent[i].to, 2 * (i - 1));
+        assert_true(left.rank == 1 && left.messages == messages[world.sent[i].to]);
+    }
+}
+
+static void a_list_of_what_was_sent_is_not_believed_unseen(void **state)
+{
+    static const uint8_t torn[11] = {0}, of_nobody[12] = {RANKS}, long_one[4 * 12] = {0};
+    static const struct {
+        const uint8_t *list;
+        size_t size;
+        const char *why;
+    } cases[] = {{torn, sizeof torn, "it is no list of at most 3 ranks"},
+                 {long_one, sizeof long_one, "it is no list of at most 3 ranks"},
+                 {of_nobody, sizeof of_nobody, "there is no rank 3"}};
+    (void)state;
+    begin();
+    for (uint32_t r = 0; r < RANKS - 1; r++) {
+        world.count = 0;
+        hear(r, psr_msg_done_head(&(psr_msg_done){0}), cases[r].list, cases[r].size);
+        expect_said(RANKS - r, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, r, cases[r].why);
+    }
 }
 
 static void who_leaves_hears_who_has_left_before(void **state)
@@ -702,6 +753,8 @@ int main(void)
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
         TEST(who_is_told_to_wait_on_hears_for_how_long),
         TEST(who_leaves_is_let_go_and_not_missed),
+        TEST(who_waits_for_one_that_has_left_hears_it_once),
+        TEST(a_list_of_what_was_sent_is_not_believed_unseen),
         TEST(who_leaves_hears_who_has_left_before),
         TEST(who_would_be_missed_and_why_all_failed_can_be_asked),
         TEST(what_a_rank_finds_all_are_told_once),

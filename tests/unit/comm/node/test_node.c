@@ -21,6 +21,7 @@ typedef struct member {
     psr_msg_failure found; /* the last FINDING */
     char line[512];
     uint32_t findings, changes, retired, cuts;
+    uint64_t sent[RANKS]; /* messages to each rank */
 } member;
 
 static struct {
@@ -39,8 +40,10 @@ static psr_err play_send(void *context, psr_peer to, const psr_head *head,
                          const psr_payload *payload)
 {
     member *m = context;
-    if (!psr_peer_equal(to, scheduler))
+    if (!psr_peer_equal(to, scheduler)) {
+        m->sent[to.rank]++;
         return psr_transport_send(m->transport, to, head, payload);
+    }
     const psr_message message = {.head = *head};
     expect_ok(psr_msg_failure_read(&message, &(psr_msg_limits){.workers = RANKS}, &m->found));
     snprintf(m->line, sizeof m->line, "%.*s", payload != NULL ? (int)payload->bytes : 0,
@@ -170,16 +173,21 @@ static void pass(int64_t ms)
     }
 }
 
-static void answer(uint32_t rank, const psr_msg_failure *says, const char *line)
+static void tell(uint32_t rank, psr_head head, const char *line)
 {
     psr_message *message = calloc(1, sizeof *message);
     assert_non_null(message);
     *message = (psr_message){.from = scheduler,
-                             .head = psr_msg_verdict_head(says),
+                             .head = head,
                              .payload = line,
                              .payload_bytes = strlen(line),
                              .release = (void (*)(psr_message *))free};
     psr_node_message(world.members[rank].node, &message, now_ms());
+}
+
+static void answer(uint32_t rank, const psr_msg_failure *says, const char *line)
+{
+    tell(rank, psr_msg_verdict_head(says), line);
 }
 
 static void judge(uint32_t rank, psr_err status, psr_scope scope, uint32_t culprit,
@@ -324,6 +332,86 @@ static void a_mismatch_waits_for_the_line_that_all_get(void **state)
     assert_true(psr_node_request_ended(world.members[0].request));
     assert_int_equal(psr_node_request_status(world.members[0].request), PSR_ERR_MISMATCH);
     assert_string_equal(psr_err_detail(), world.members[0].line);
+}
+
+/* ---- ranks that have left ---- */
+
+static void tell_left(uint32_t rank, uint32_t who, uint64_t messages)
+{
+    tell(rank, psr_msg_left_head(&(psr_msg_left){who, messages}), "");
+}
+
+static void all_start(psr_kind kind, size_t count)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        start(r, kind, count);
+}
+
+/* All that it has sent is waited for, however late it comes, and nothing else. */
+static void who_has_left_is_waited_for_as_long_as_its_messages_are_on_their_way(void **state)
+{
+    (void)state;
+    member *m = &world.members[0];
+    int64_t next_ms = 0;
+    all_start(PSR_KIND_ALL_REDUCE, COUNT);
+    settle();
+    const uint64_t each = world.members[2].sent[0];
+    assert_true(each > 1);
+    all_start(PSR_KIND_ALL_REDUCE, COUNT);
+    tell_left(0, 2, 2 * each); /* it needs credits for them, so it has not left; but it shows */
+    psr_node_tick(m->node, now_ms(), &next_ms);
+    assert_false(psr_node_request_ended(m->request));
+    settle();
+    psr_node_tick(m->node, now_ms(), &next_ms);
+    assert_int_equal(world.members[2].sent[0], 2 * each);
+    for (uint32_t r = 0; r < RANKS; r++)
+        expect_ok(psr_node_request_status(world.members[r].request));
+    assert_int_equal(m->findings, 0);
+    start(0, PSR_KIND_BARRIER, 0);
+    start(1, PSR_KIND_BARRIER, 0);
+    pass(100);
+    assert_int_equal(m->findings, 1);
+    assert_true(m->found.status == PSR_ERR_PEER && m->found.scope == PSR_SCOPE_GROUP &&
+                m->found.rank == 2);
+    assert_string_equal(m->line,
+                        "rank 2 on host has left; rank 0 on host waits for it in barrier 3 (halo)");
+    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, m->line);
+    assert_false(psr_node_request_ended(world.members[1].request)); /* it was not told */
+}
+
+static void who_has_left_matters_only_to_who_waits_for_it(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {0, 2};
+    psr_node_group *pair[RANKS] = {NULL};
+    psr_node_request *requests[RANKS] = {NULL};
+    for (uint32_t r = 0; r < RANKS; r += 2) {
+        psr_node *node = world.members[r].node;
+        expect_ok(psr_node_group_new(node, 0, RANKS, ranks, 2, &pair[r]));
+        psr_node_take(node, PSR_NODE_OPEN_GROUP, pair[r], now_ms());
+        tell_left(r, 1, 0);
+    }
+    for (uint32_t r = 0; r < RANKS; r += 2) {
+        member *m = &world.members[r];
+        const psr_request_options options = {.kind = PSR_KIND_ALL_REDUCE,
+                                             .type = PSR_TYPE_INT32,
+                                             .send = m->values,
+                                             .receive = m->values,
+                                             .count = COUNT};
+        expect_ok(psr_node_request_new(pair[r], &options, DEADLINE_MS, NULL, &requests[r]));
+        psr_node_request_begins(requests[r]);
+        psr_node_take(m->node, PSR_NODE_START, requests[r], now_ms());
+        pass(100);
+    }
+    settle();
+    for (uint32_t r = 0; r < RANKS; r += 2) {
+        assert_true(psr_node_request_ended(requests[r]));
+        expect_ok(psr_node_request_status(requests[r]));
+        assert_int_equal(world.members[r].findings, 0);
+        assert_null(psr_node_group_failure(world.members[r].world));
+    }
+    tell_left(0, RANKS, 0); /* the coordinator lies: nothing is believed from then on */
+    assert_int_equal(psr_node_failure(world.members[0].node)->err, PSR_ERR_PROTOCOL);
 }
 
 /* ---- what is lent when an operation has ended ---- */
@@ -488,6 +576,8 @@ int main(void)
         TEST(what_comes_from_others_is_no_progress_of_a_rank),
         TEST(a_verdict_ends_everything_and_gives_back_what_is_lent),
         TEST(a_mismatch_waits_for_the_line_that_all_get),
+        TEST(who_has_left_is_waited_for_as_long_as_its_messages_are_on_their_way),
+        TEST(who_has_left_matters_only_to_who_waits_for_it),
         SHARING_TEST(who_does_not_give_back_what_it_was_lent_is_named),
         SHARING_TEST(who_gives_back_late_may),
         TEST(values_for_a_group_that_is_not_open_are_a_violation),
