@@ -81,8 +81,9 @@ typedef struct result {
     void *at;
     const void *expected;
     size_t count;
-    double tolerance;   /* of FLOATS and DOUBLES, relative above 1; BYTES: all bits are equal */
-    const void *before; /* NULL: its bytes are 0xff */
+    double tolerance;     /* of FLOATS and DOUBLES, relative above 1; BYTES: all bits are equal */
+    const void *before;   /* NULL: its bytes are 0xff */
+    const double *bounds; /* [count] in place of tolerance: how far each may be off; NULL: none */
 } result;
 
 static inline size_t result_bytes(const result *r)
@@ -106,9 +107,10 @@ static inline void check_result(const char *name, const result *r, uint32_t orde
     }
     for (size_t i = 0; i < r->count; i++) {
         const double found = result_value(r, r->at, i), right = result_value(r, r->expected, i);
-        if (!(fabs(found - right) <= r->tolerance * (1 + fabs(right))))
+        const double most = r->bounds != NULL ? r->bounds[i] : r->tolerance * (1 + fabs(right));
+        if (!(fabs(found - right) <= most))
             fail_msg("%s, order %u: value %zu of %zu is %.17g, not %.17g within %g", name, order, i,
-                     r->count, found, right, r->tolerance);
+                     r->count, found, right, most);
     }
 }
 
@@ -201,11 +203,19 @@ __attribute__((noinline, unused)) static float *as_floats(const void *x, uint32_
     } while (0)
 #define SAME(at, expected, bytes)                                                                  \
     {                                                                                              \
-        BYTES, at, expected, bytes, 0, NULL                                                        \
+        BYTES, at, expected, bytes, 0, NULL, NULL                                                  \
+    }
+#define OVER(at, expected, bytes, before)                                                          \
+    {                                                                                              \
+        BYTES, at, expected, bytes, 0, before, NULL                                                \
     }
 #define NEAR(kind, at, expected, count, tolerance)                                                 \
     {                                                                                              \
-        kind, at, expected, count, tolerance, NULL                                                 \
+        kind, at, expected, count, tolerance, NULL, NULL                                           \
+    }
+#define WITHIN(kind, at, expected, count, bounds)                                                  \
+    {                                                                                              \
+        kind, at, expected, count, 0, NULL, bounds                                                 \
     }
 
 /* y[b][c][r] = x[b][r][c]; what x has not is 0. */

@@ -9,6 +9,8 @@
 #include "tests/unit/model/byte_batch.h"
 #include "tests/unit/model/cuda/kernel_orders.h"
 
+#include <float.h>
+
 /* ---- value by value ---- */
 
 static void cast_from(uint32_t from, const float *values, size_t count, size_t skip)
@@ -87,7 +89,7 @@ static void an_addition_rounds_once(void **state)
             const void *expected = as_type(sum, all_types[t], count);
             PLAY(add, &args, SAME(y, expected, bytes));
             args.a = y; /* in place */
-            PLAY(add, &args, {BYTES, y, expected, bytes, 0, a});
+            PLAY(add, &args, OVER(y, expected, bytes, a));
         }
 }
 
@@ -332,6 +334,32 @@ static void a_product_is_that_of_the_linear_layer(void **state)
     play_product(65, 33, 130);
 }
 
+/* The order of lanes.h: lane l of 16 sums rows l, l + 16, .., and a tree adds up the lanes. */
+static float sum_in_order(const float *x, uint32_t rows, uint32_t columns, uint32_t c)
+{
+    enum { LANES = 16 };
+    float lanes[LANES] = {0};
+    for (uint32_t r = 0; r < rows; r++)
+        lanes[r % LANES] += x[(size_t)r * columns + c];
+    for (uint32_t half = LANES / 2; half >= 1; half /= 2)
+        for (uint32_t l = 0; l < half; l++)
+            lanes[l] += lanes[l + half];
+    return lanes[0];
+}
+
+/* How far any such sum may be from the exact one: a value takes part in at most d roundings, one in
+ * each addition to its lane's sum but the first, and four in the tree, so it is off by
+ * ((1 + u)^d - 1) sum |x| at most (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
+ * section 4.2), u = 2^-24. One more rounding is the expected value's. */
+static double sum_bound(const float *x, uint32_t rows, uint32_t columns, uint32_t c)
+{
+    const double roundings = (rows + 15) / 16 - 1 + 4 + 1;
+    double total = 0;
+    for (uint32_t r = 0; r < rows; r++)
+        total += fabs((double)x[(size_t)r * columns + c]);
+    return expm1(roundings * log1p(FLT_EPSILON / 2)) * total;
+}
+
 static void columns_are_summed(void **state)
 {
     (void)state;
@@ -341,11 +369,18 @@ static void columns_are_summed(void **state)
         const uint32_t type = all_types[i % TYPES];
         const size_t count = (size_t)rows * columns;
         const void *x = as_type(floats(count), type, count);
+        const float *values = as_floats(x, type, count);
         float *y = room(columns * sizeof *y), *expected = room(columns * sizeof *expected);
-        psr_ref_linear_backward(rows, 0, columns, NULL, NULL, as_floats(x, type, count), NULL, NULL,
-                                expected);
+        float *in_order = room(columns * sizeof *in_order);
+        double *bounds = room(columns * sizeof *bounds);
+        psr_ref_linear_backward(rows, 0, columns, NULL, NULL, values, NULL, NULL, expected);
+        for (uint32_t c = 0; c < columns; c++) {
+            in_order[c] = sum_in_order(values, rows, columns, c);
+            bounds[c] = sum_bound(values, rows, columns, c);
+        }
         const psr_cuda_column_sums_args args = {x, y, rows, type, columns};
-        PLAY(column_sums, &args, NEAR(FLOATS, y, expected, columns, 4e-6));
+        PLAY(column_sums, &args, SAME(y, in_order, columns * sizeof *y),
+             WITHIN(FLOATS, y, expected, columns, bounds));
     }
 }
 

@@ -38,10 +38,10 @@ static void play_sgd(size_t count, double momentum, bool nesterov, double decay,
                                     .nesterov = nesterov,
                                     .count = count};
     if (momentum != 0)
-        PLAY(sgd, &args, {BYTES, args.w, right_w, bytes, 0, w},
-             {BYTES, args.momentum_buffer, right_v, bytes, 0, v});
+        PLAY(sgd, &args, OVER(args.w, right_w, bytes, w),
+             OVER(args.momentum_buffer, right_v, bytes, v));
     else
-        PLAY(sgd, &args, {BYTES, args.w, right_w, bytes, 0, w});
+        PLAY(sgd, &args, OVER(args.w, right_w, bytes, w));
 }
 
 static void an_update_of_sgd_has_the_cpus_bits(void **state)
@@ -89,8 +89,8 @@ static void play_adam(size_t count, bool decoupled, double beta1, uint64_t numbe
                                      .keep =
                                          decoupled ? (float)(1.0 - (double)update.lr * decay) : 1,
                                      .count = count};
-    PLAY(adam, &args, {BYTES, args.w, right_w, bytes, 0, w}, {BYTES, args.m, right_m, bytes, 0, m},
-         {BYTES, args.v, right_v, bytes, 0, v});
+    PLAY(adam, &args, OVER(args.w, right_w, bytes, w), OVER(args.m, right_m, bytes, m),
+         OVER(args.v, right_v, bytes, v));
 }
 
 static void an_update_of_adam_has_the_cpus_bits(void **state)
@@ -121,11 +121,11 @@ static void what_is_not_finite_is_found_wherever_it_is(void **state)
             uint32_t not_finite;
             const psr_cuda_finite_args args = {shifted(x, count, i % 4), factor, &not_finite,
                                                count};
-            PLAY(finite, &args, {BYTES, args.x, right, bytes, 0, x},
-                 {BYTES, &not_finite, &found, sizeof found, 0, &none});
+            PLAY(finite, &args, OVER(args.x, right, bytes, x),
+                 OVER(&not_finite, &found, sizeof found, &none));
             const uint32_t known = 1; /* it stays, whatever comes later */
-            PLAY(finite, &args, {BYTES, args.x, right, bytes, 0, x},
-                 {BYTES, &not_finite, &known, sizeof known, 0, &known});
+            PLAY(finite, &args, OVER(args.x, right, bytes, x),
+                 OVER(&not_finite, &known, sizeof known, &known));
         }
 }
 

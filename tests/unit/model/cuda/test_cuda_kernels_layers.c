@@ -77,7 +77,7 @@ static void play_dropout(image_shape s, uint32_t type, bool whole_channels, doub
     const void *right = on_gpu(y, s, type);
     PLAY(dropout, &args, SAME(found, right, bytes));
     args.x = found; /* in place */
-    PLAY(dropout, &args, {BYTES, found, right, bytes, 0, before});
+    PLAY(dropout, &args, OVER(found, right, bytes, before));
 }
 
 static void dropout_keeps_what_the_cpu_keeps(void **state)
