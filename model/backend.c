@@ -204,6 +204,11 @@ const char *psr_backend_algorithms(const psr_backend *backend)
     return backend->class->algorithms(backend->self);
 }
 
+const char *psr_backend_engines(const psr_backend *backend)
+{
+    return backend->class->engines != NULL ? backend->class->engines(backend->self) : "";
+}
+
 const char *psr_backend_loops(const psr_backend *backend)
 {
     return backend->class->loops(backend->self);

@@ -204,9 +204,16 @@ PSR_MUST_CHECK psr_err psr_backend_zero_gradients(psr_backend *backend);
 bool psr_backend_takes_bytes(const psr_backend *backend);
 
 /* The algorithms that were chosen, as one line of text for run.json and for the other ranks. "" if
- * there was nothing to choose (no convolutions, or the reference back end). The choice is made in
- * psr_backend_new. Borrowed until the backend is freed. */
+ * there was nothing to choose (no convolutions, or a back end that has no others). The choice is
+ * made in psr_backend_new. Borrowed until the backend is freed. */
 const char *psr_backend_algorithms(const psr_backend *backend);
+
+/* Of the back end cuda: the library's numbers of the engines that compute a training pass of
+ * max_batch samples, for run.json: those of its graphs in the order in which they were planned,
+ * each graph once, "28,4,28". "" of others, and where the list is longer than a line may be.
+ * Borrowed until the backend is freed. */
+const char *psr_backend_engines(const psr_backend *backend);
+#define PSR_BACKEND_ENGINES_MAX 2048 /* bytes, the final zero too */
 
 /* What of a training step with max_batch samples is computed by a library's reference loops, since
  * it has nothing better for this processor, and what that costs: one line for a person; "" when

@@ -42,6 +42,7 @@ typedef struct psr_backend_class {
     psr_err (*zero_gradients)(void *self);
     bool takes_bytes;
     const char *(*algorithms)(const void *self); /* never NULL */
+    const char *(*engines)(const void *self);    /* NULL: none are told */
     const char *(*loops)(const void *self);      /* never NULL */
     const char *(*identity)(uint32_t device);
     size_t (*bytes)(const void *self);

@@ -112,6 +112,7 @@ typedef struct psr_cuda_api {
                         const psr_cuda_plan_limits *limits, psr_cuda_plan **ret_plan);
     void (*plan_free)(psr_cuda_plan *plan);
     size_t (*plan_workspace)(const psr_cuda_plan *plan); /* bytes */
+    int64_t (*plan_engine)(const psr_cuda_plan *plan);   /* the library's number of it */
     psr_err (*plan_run)(psr_cuda_stream *stream, const psr_cuda_plan *plan,
                         const psr_cuda_plan_tensors *tensors, void *workspace);
 

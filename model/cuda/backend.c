@@ -44,6 +44,7 @@ typedef struct cuda {
     bool holds;              /* the device's weights are held there, and this update is due */
     psr_due_update due;
     psr_cuda_plans plans;
+    char engines[PSR_BACKEND_ENGINES_MAX];
     psr_cuda_executable **executables;
     uint32_t executable_count;
 } cuda;
@@ -207,7 +208,9 @@ static psr_err build(cuda *self, const psr_backend_options *options)
                                                 .update = self->update,
                                                 .keeps_gradients = options->keeps_gradients};
     PSR_TRY(psr_cuda_handover_new(&handover, &self->handover));
-    return executable(self, self->max_batch, true, &training);
+    PSR_TRY(executable(self, self->max_batch, true, &training));
+    psr_cuda_plans_engines(&self->plans, self->engines, sizeof self->engines);
+    return PSR_OK;
 }
 
 static psr_cuda_type type_of(psr_precision precision)
@@ -590,6 +593,12 @@ static psr_err cuda_zero_gradients(void *object)
 
 /* ---- what it tells ---- */
 
+static const char *cuda_engines(const void *object)
+{
+    const cuda *self = object;
+    return self->engines;
+}
+
 static const char *no_text(const void *object)
 {
     (void)object;
@@ -631,6 +640,7 @@ const psr_backend_class psr_backend_class_cuda = {
     .zero_gradients = cuda_zero_gradients,
     .takes_bytes = true,
     .algorithms = no_text,
+    .engines = cuda_engines,
     .loops = no_text,
     .identity = cuda_identity,
     .bytes = cuda_bytes,

@@ -3,6 +3,8 @@
 #include "model/cuda/kernels/launch.h"
 #include "model/cuda/segments.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,17 @@ void psr_cuda_plans_done(psr_cuda_plans *plans)
     free(plans->items);
     plans->items = NULL;
     plans->count = plans->room = 0;
+}
+
+void psr_cuda_plans_engines(const psr_cuda_plans *plans, char *ret_text, size_t room)
+{
+    size_t used = 0;
+    ret_text[0] = '\0';
+    for (uint32_t i = 0; i < plans->count && used < room; i++)
+        used += (size_t)snprintf(ret_text + used, room - used, "%s%" PRId64, i > 0 ? "," : "",
+                                 plans->api->plan_engine(plans->items[i].plan));
+    if (used >= room)
+        ret_text[0] = '\0';
 }
 
 static psr_err add_plan(psr_cuda_plans *plans, const psr_cuda_graph *graph,

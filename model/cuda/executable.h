@@ -22,6 +22,9 @@ typedef struct psr_cuda_plans {
 } psr_cuda_plans;
 
 void psr_cuda_plans_done(psr_cuda_plans *plans);
+/* Their engines' numbers, in the order in which they were planned: "28,4,28". "" where room bytes
+ * do not hold them and the final zero. */
+void psr_cuda_plans_engines(const psr_cuda_plans *plans, char *ret_text, size_t room);
 
 /* A step with addresses. */
 typedef union psr_cuda_bound {

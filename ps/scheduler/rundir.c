@@ -181,6 +181,7 @@ static bool add_computing(cJSON *run, const psr_computing *computing)
     const struct {
         const char *name, *text;
     } fields[] = {{"algorithms", computing->algorithms},
+                  {"engines", computing->engines},
                   {"loops", computing->loops},
                   {"input", computing->input}};
     bool whole = true;
@@ -405,7 +406,7 @@ psr_err psr_rundir_computing(psr_rundir *rundir, const psr_computing *computing)
 {
     rundir->computing = *computing;
     /* timing again could choose other algorithms */
-    if (strcmp(rundir->config.algorithms, "timed") == 0)
+    if (strcmp(rundir->config.algorithms, "timed") == 0 && computing->algorithms[0] != '\0')
         strcpy(rundir->config.algorithms, computing->algorithms);
     return write_run(rundir);
 }

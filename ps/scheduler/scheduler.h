@@ -24,11 +24,14 @@ typedef struct psr_scheduler psr_scheduler;
 /* Bytes of the line about reference loops, the final zero too; a longer one breaks the protocol. */
 #define PSR_SCHEDULER_LOOPS_MAX 512
 #define PSR_SCHEDULER_INPUT_MAX 8
+#define PSR_SCHEDULER_ENGINES_MAX 2048 /* bytes, the final zero too */
 
 /* What worker 0 says of its back end when it is ready. All of it is printable. */
 typedef struct psr_computing {
-    char algorithms[sizeof((psr_config *)0)->algorithms]; /* its choices, in full */
-    char loops[PSR_SCHEDULER_LOOPS_MAX]; /* what it computes by reference loops; "": nothing */
+    /* its choices, in full; "": it had none */
+    char algorithms[sizeof((psr_config *)0)->algorithms];
+    char engines[PSR_SCHEDULER_ENGINES_MAX]; /* of a GPU's library, numbers; "": on no GPU */
+    char loops[PSR_SCHEDULER_LOOPS_MAX];     /* what it computes by reference loops; "": nothing */
     /* "bytes" or "floats": as what images go to it; "": it takes floats alone */
     char input[PSR_SCHEDULER_INPUT_MAX];
 } psr_computing;

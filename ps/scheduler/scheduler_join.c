@@ -131,9 +131,22 @@ static psr_err read_algorithms(const cJSON *object, const psr_message *message,
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "algorithms"));
     psr_config config;
     psr_config_defaults(&config);
-    if (text == NULL || psr_config_set(&config, "algorithms", text) != PSR_OK)
+    if (text == NULL || (text[0] != '\0' && psr_config_set(&config, "algorithms", text) != PSR_OK))
         return psr_violation(message, "its field algorithms is not a choice of algorithms");
     strcpy(computing->algorithms, text);
+    return PSR_OK;
+}
+
+static psr_err read_engines(const cJSON *object, const psr_message *message,
+                            psr_computing *computing)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "engines"));
+    if (text == NULL)
+        return PSR_OK;
+    const size_t length = strlen(text);
+    if (length >= sizeof computing->engines || strspn(text, "-0123456789,") != length)
+        return psr_violation(message, "its field engines is not a list of numbers");
+    strcpy(computing->engines, text);
     return PSR_OK;
 }
 
@@ -159,13 +172,15 @@ static psr_err read_input(const cJSON *object, const psr_message *message, psr_c
     return PSR_OK;
 }
 
-/* Rank 0's READY: {"algorithms": "...", "loops": "...", "input": "..."}. */
+/* Rank 0's READY: {"algorithms": "...", "engines": "...", "loops": "...", "input": "..."}. */
 static psr_err read_computing(psr_computing *computing, const psr_message *message)
 {
     if (message->payload_bytes == 0)
         return PSR_OK;
     cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
     psr_err err = read_algorithms(object, message, computing);
+    if (err == PSR_OK)
+        err = read_engines(object, message, computing);
     if (err == PSR_OK)
         err = read_loops(object, message, computing);
     if (err == PSR_OK)

@@ -163,6 +163,7 @@ static psr_err on_started(void *context, const psr_computing *computing)
 {
     (void)context;
     return is_line(computing->algorithms, sizeof computing->algorithms) &&
+                   is_line(computing->engines, sizeof computing->engines) &&
                    is_line(computing->loops, sizeof computing->loops) &&
                    is_line(computing->input, sizeof computing->input)
                ? PSR_OK

@@ -12,6 +12,7 @@ Of each network with few ways, or with all. EMULATED-PSRING: the one beside whic
 psring-worker-cuda lies."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -80,7 +81,10 @@ def check_modes(tap, psring, directory, case, everything):
         return
     tap.ok(len(set(local.hashes().values())) == options["steps"], "%s: every step changes the weights" % case, local.why())
     tap.ok("%s, %s on cuda" % (options["model"], options.get("precision", "fp32")) in local.stdout, "%s: a person is told what computes" % case, local.why())
-    tap.ok(local.described().get("input") == INPUT[case], "%s: run.json has as what images come to the GPU" % case, local.why())
+    described = local.described()
+    tap.ok("algorithms" not in described and re.fullmatch(r"\d+(,\d+)*", described.get("engines", "")),
+           "%s: run.json has the engines of the GPU's library, and no algorithms of a processor" % case, [str(described.get(n)) for n in ("engines", "algorithms")])
+    tap.ok(described.get("input") == INPUT[case], "%s: run.json has as what images come to the GPU" % case, local.why())
     for name in MODES if everything else FEW[case]:
         floats = name == FEW[case][0]
         run = Run(psring, directory, name, dict(COMMON, **options, **MODES[name]), env=dict(os.environ, PSR_CUDA_INPUT="floats" if floats else "bytes"))
@@ -90,6 +94,7 @@ def check_modes(tap, psring, directory, case, everything):
     tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: so does a ring whose orders are delayed, on devices of two kinds" % case, run.why())
     tap.ok("--mixed-hosts: workers may compute with what differs" in run.stdout + run.stderr, "%s: and is told that bits may differ" % case, run.why())
     near = Run(psring, directory, "processor", dict(COMMON, **options, mode="local", device="cpu"))
+    tap.ok("engines" not in near.described(), "%s: which has no engines" % case, near.why())
     theirs, ours = losses(near), losses(local)
     tap.ok(theirs.keys() == ours.keys() and all(abs(ours[at] - loss) <= limit * loss for at, loss in theirs.items()),
            "%s: losses are those of a run on the processor" % case, ["%s %s" % (at, (theirs[at], ours[at])) for at in theirs if at in ours])

@@ -20,13 +20,15 @@ static const char *input_of(const psr_trainer *t)
 
 static psr_err tell_ready(psr_worker *w)
 {
-    const char *algorithms = psr_backend_algorithms(w->trainer.executors->backend);
-    char json[sizeof w->config.algorithms + PSR_BACKEND_LOOPS_MAX + 96] = "";
+    const psr_backend *backend = w->trainer.executors->backend;
+    char json[sizeof w->config.algorithms + PSR_BACKEND_ENGINES_MAX + PSR_BACKEND_LOOPS_MAX + 96] =
+        "";
     if (psr_trainer_is_first(&w->trainer)) /* our own texts, in which nothing needs an escape */
         snprintf(json, sizeof json,
-                 "{\"algorithms\": \"%s\", \"loops\": \"%s\", \"input\": \"%s\"}",
-                 algorithms[0] != '\0' ? algorithms : "direct",
-                 psr_backend_loops(w->trainer.executors->backend), input_of(&w->trainer));
+                 "{\"algorithms\": \"%s\", \"engines\": \"%s\", \"loops\": \"%s\", "
+                 "\"input\": \"%s\"}",
+                 psr_backend_algorithms(backend), psr_backend_engines(backend),
+                 psr_backend_loops(backend), input_of(&w->trainer));
     return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
 }
 

@@ -33,6 +33,7 @@ static const psr_cuda_api api = {
     .plan_new = psr_nvidia_plan_new,
     .plan_free = psr_nvidia_plan_free,
     .plan_workspace = psr_nvidia_plan_workspace,
+    .plan_engine = psr_nvidia_plan_engine,
     .plan_run = psr_nvidia_plan_run,
     .record_begin = psr_nvidia_record_begin,
     .record_end = psr_nvidia_record_end,

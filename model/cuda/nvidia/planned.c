@@ -60,6 +60,11 @@ size_t psr_nvidia_plan_workspace(const psr_cuda_plan *plan)
     return psr_cudnn_plan_read(plan->plan).workspace_bytes;
 }
 
+int64_t psr_nvidia_plan_engine(const psr_cuda_plan *plan)
+{
+    return psr_cudnn_plan_read(plan->plan).engine;
+}
+
 psr_err psr_nvidia_plan_run(psr_cuda_stream *stream, const psr_cuda_plan *plan,
                             const psr_cuda_plan_tensors *tensors, void *workspace)
 {

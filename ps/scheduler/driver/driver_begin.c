@@ -267,7 +267,7 @@ static psr_err on_started(void *context, const psr_computing *computing)
                                                   .one_thread = d->sections.computes_all_ranks});
     psr_launcher_running(d->launcher);
     tell_loops(d, computing->loops);
-    return computing->algorithms[0] != '\0' ? psr_rundir_computing(d->rundir, computing) : PSR_OK;
+    return psr_rundir_computing(d->rundir, computing);
 }
 
 void psr_scheduler_driver_begin_events(psr_scheduler_events *events)

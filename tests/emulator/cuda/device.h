@@ -213,6 +213,7 @@ psr_err psr_emulator_plan_new(psr_cuda_device *device, const psr_cuda_graph *gra
                               const psr_cuda_plan_limits *limits, psr_cuda_plan **ret_plan);
 void psr_emulator_plan_free(psr_cuda_plan *plan);
 size_t psr_emulator_plan_workspace(const psr_cuda_plan *plan);
+int64_t psr_emulator_plan_engine(const psr_cuda_plan *plan);
 psr_err psr_emulator_plan_run(psr_cuda_stream *stream, const psr_cuda_plan *plan,
                               const psr_cuda_plan_tensors *tensors, void *workspace);
 /* How many of an operation's tensors, its last ones, it makes. */

@@ -272,6 +272,7 @@ static const psr_cuda_api table = {
     .plan_new = psr_emulator_plan_new,
     .plan_free = psr_emulator_plan_free,
     .plan_workspace = psr_emulator_plan_workspace,
+    .plan_engine = psr_emulator_plan_engine,
     .plan_run = psr_emulator_plan_run,
     .record_begin = psr_emulator_record_begin,
     .record_end = psr_emulator_record_end,

@@ -310,3 +310,9 @@ size_t psr_emulator_plan_workspace(const psr_cuda_plan *plan)
 {
     return plan->workspace_bytes;
 }
+
+/* It has one engine for each kind of graph. */
+int64_t psr_emulator_plan_engine(const psr_cuda_plan *plan)
+{
+    return plan->graph.operations[0].kind;
+}

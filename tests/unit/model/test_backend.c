@@ -324,6 +324,9 @@ static void a_back_end_says_what_it_is_and_what_it_holds(void **state)
     fixture_init(&f, kind, "mlp", BATCH);
     assert_true(strlen(psr_backend_identity(kind, 0)) > 0);
     assert_non_null(psr_backend_algorithms(f.backend));
+    const char *engines = psr_backend_engines(f.backend);
+    assert_int_equal(strlen(engines) > 0, kind == PSR_BACKEND_CUDA);
+    assert_int_equal(strspn(engines, "0123456789,"), strlen(engines));
     assert_true(psr_backend_bytes(f.backend) > BATCH * (PIXELS + 512 + 512) * sizeof(float));
     fixture_done(&f);
 }

@@ -373,6 +373,7 @@ static void a_plan_is_for_the_device_and_runs_on_the_stream_with_its_tensors(voi
     /* one handle for all plans */
     assert_said("cudnnCreate\nplanned for 0\nheuristics 3\nplanned for 0\nheuristics 3\n");
     assert_int_equal(api->plan_workspace(plan), 512);
+    assert_int_equal(api->plan_engine(plan), 7);
     for (int i = 0; i < 4; i++)
         tensors.at[i] = memory[i];
     tensors.numbers[number] = 2.5f;

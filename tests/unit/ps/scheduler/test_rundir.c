@@ -109,7 +109,8 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "algorithms")), "ddd,doo");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "loops")), "conv1 by loops");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "input")), "bytes");
-    assert_int_equal(cJSON_GetArraySize(hosts), 2); /* each once */
+    assert_null(cJSON_GetObjectItem(run, "engines")); /* on no GPU */
+    assert_int_equal(cJSON_GetArraySize(hosts), 2);   /* each once */
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(run, "roster")), 3);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "status")), "cancelled");
     assert_int_equal(cJSON_GetObjectItem(outcome, "exit_status")->valueint, 130);
@@ -124,6 +125,42 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
     assert_int_equal(again.bucket_bytes, 1 << 16);
     assert_string_equal(again.algorithms, "ddd,doo");
     cJSON_Delete(run);
+    free(text);
+    psr_rundir_free(rundir);
+}
+
+static void run_json_of_a_gpu_has_its_engines_and_no_algorithms(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
+    expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
+    expect_ok(psr_rundir_computing(rundir, &(psr_computing){.engines = "28,4,28"}));
+    char *text = text_of("deep/run/run.json");
+    cJSON *run = cJSON_Parse(text);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "engines")), "28,4,28");
+    assert_null(cJSON_GetObjectItem(run, "algorithms"));
+    cJSON_Delete(run);
+    free(text);
+    psr_rundir_free(rundir);
+}
+
+/* Of a network without convolutions. */
+static void a_run_that_had_nothing_to_time_is_repeated_as_it_was_asked_for(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    strcpy(config.algorithms, "timed");
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
+    expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
+    expect_ok(psr_rundir_computing(rundir, &(psr_computing){.algorithms = ""}));
+    char *text = text_of("deep/run/run.json");
+    psr_config again;
+    psr_config_defaults(&again);
+    expect_ok(psr_config_from_json(&again, text, strlen(text)));
+    assert_string_equal(again.algorithms, "timed");
     free(text);
     psr_rundir_free(rundir);
 }
@@ -843,6 +880,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(it_appears_when_the_run_begins_and_holds_what_was_logged_before),
         IN_A_FOLDER(run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_again),
+        IN_A_FOLDER(run_json_of_a_gpu_has_its_engines_and_no_algorithms),
+        IN_A_FOLDER(a_run_that_had_nothing_to_time_is_repeated_as_it_was_asked_for),
         IN_A_FOLDER(a_run_that_never_began_leaves_nothing),
         IN_A_FOLDER(a_run_that_is_discarded_leaves_nothing_of_its_own),
         IN_A_FOLDER(a_directory_that_cannot_be_made_is_refused_before_anything_is_done),

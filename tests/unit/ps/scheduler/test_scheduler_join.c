@@ -34,11 +34,31 @@ static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
     say(f, s0, PSR_MSG_READY, NULL);
     assert_int_equal(count_sent(f, PSR_MSG_START), 0);
     say(f, w0, PSR_MSG_READY,
-        "{\"algorithms\": \"ddd,doo\", \"loops\": \"conv1 (ref:any)\", \"input\": \"bytes\"}");
+        "{\"algorithms\": \"ddd,doo\", \"engines\": \"28,-1\", \"loops\": \"conv1 (ref:any)\", "
+        "\"input\": \"bytes\"}");
     assert_int_equal(count_sent(f, PSR_MSG_START), 3);
     assert_string_equal(f->computing.algorithms, "ddd,doo");
+    assert_string_equal(f->computing.engines, "28,-1");
     assert_string_equal(f->computing.loops, "conv1 (ref:any)");
     assert_string_equal(f->computing.input, "bytes");
+    assert_false(f->ended);
+}
+
+static void a_back_end_without_a_choice_says_so(void **state)
+{
+    fixture *f = *state;
+    open_scheduler(f);
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "b");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, some_facts);
+    say(f, w1, PSR_MSG_READY, NULL);
+    say(f, s0, PSR_MSG_READY, NULL);
+    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"\"}");
+    assert_int_equal(count_sent(f, PSR_MSG_START), 3);
+    assert_string_equal(f->computing.algorithms, "");
     assert_false(f->ended);
 }
 
@@ -65,6 +85,21 @@ static void what_worker_0_says_about_loops_is_one_line_that_is_not_too_long(void
     memset(text + length, 'a', PSR_SCHEDULER_LOOPS_MAX);
     strcpy(text + length + PSR_SCHEDULER_LOOPS_MAX, "\"}");
     be_ready_badly(*state, text, "its field loops is not a line of text");
+}
+
+static void what_worker_0_says_about_engines_is_a_list_of_numbers_that_is_not_too_long(void **state)
+{
+    char text[PSR_SCHEDULER_ENGINES_MAX + 64];
+    const int length = snprintf(text, sizeof text, "{\"algorithms\": \"\", \"engines\": \"");
+    memset(text + length, '1', PSR_SCHEDULER_ENGINES_MAX);
+    strcpy(text + length + PSR_SCHEDULER_ENGINES_MAX, "\"}");
+    be_ready_badly(*state, text, "its field engines is not a list of numbers");
+}
+
+static void engines_are_numbers(void **state)
+{
+    be_ready_badly(*state, "{\"algorithms\": \"\", \"engines\": \"28,x\"}",
+                   "its field engines is not a list of numbers");
 }
 
 static void what_worker_0_says_about_its_input_is_one_of_two_words(void **state)
@@ -465,6 +500,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         JOINED(a_run_starts_when_all_have_joined_agree_and_are_ready),
         SET_UP(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
+        SET_UP(a_back_end_without_a_choice_says_so),
+        SET_UP(what_worker_0_says_about_engines_is_a_list_of_numbers_that_is_not_too_long),
+        SET_UP(engines_are_numbers),
         SET_UP(what_worker_0_says_about_loops_is_one_line_that_is_not_too_long),
         SET_UP(what_worker_0_says_about_its_input_is_one_of_two_words),
         JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
