@@ -116,6 +116,12 @@ class Played:
             self.faults.append(fault)
         return good
 
+    def await_end(self, run):
+        """All of its processes end: after how long, and with what status."""
+        self.seconds = run.wait_ended(PATIENCE_S)
+        self.status = run.wait(PATIENCE_S)
+        self.expect(self.seconds is not None, "it does not end")
+
     def name(self):
         return "%s %s %s" % (self.what, self.whom, self.when)
 

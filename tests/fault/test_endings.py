@@ -59,12 +59,10 @@ VERY_SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / PATIENCE_S
 
 
 def fails_with_one_line(played, run):
-    played.seconds = run.wait_ended(PATIENCE_S)
-    played.status = run.wait(PATIENCE_S)
+    played.await_end(run)
     said = unprefixed(run)
     played.line = said[-1] if said else ""
     played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-    played.expect(played.seconds is not None, "it does not end")
 
 
 def is_named_as_lost(played, run, held, action, name):
@@ -113,14 +111,12 @@ class Endings(Suite):
 
         def act():
             run.wait_line("mode ", PATIENCE_S)  # the configuration is printed: now it starts
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
+            played.await_end(run)
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             there = ["worker %d" % r for r in range(4)] + (["shard 0", "shard 1"] if mode == "ps" else [])
             there.remove("%s 1" % role)
             played.expect(played.status == 1 and len(said) == 1, "exit status %s, %d lines" % (played.status, len(said)))
-            played.expect(played.seconds is not None, "it does not end")
             missing, _, here = played.line.partition("never came up")
             played.expect(re.search(r"\b%s 1\b" % role, missing), "who did not come is not named: %s" % played.line)
             for other in there:
@@ -137,8 +133,7 @@ class Endings(Suite):
         run = self.run(name, options_of("ps", 2), self.programs_with(name, program, None))
 
         def act():
-            played.status = run.wait(PATIENCE_S)
-            played.seconds = run.wait_ended(PATIENCE_S)
+            played.await_end(run)
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             played.expect(played.status in (1, 2) and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
@@ -165,8 +160,7 @@ class Endings(Suite):
             else:  # worker 0 goes on as far as it may; the run's end takes both
                 run.wait_until(lambda: run.last_step(0) >= min(HELD_AT + bound, HEAVY["steps"] - 1), PATIENCE_S)
             held.signal(signal.SIGCONT)
-            played.status = run.wait(PATIENCE_S)
-            played.seconds = run.wait_ended(PATIENCE_S)
+            played.await_end(run)
             played.expect(played.status == 0, "exit status %s" % played.status)
             metrics = run.metrics()
             of_rank = {rank: [line for line in metrics if line["rank"] == rank] for rank in (0, 1)}
@@ -219,12 +213,10 @@ class Endings(Suite):
                 launcher.signal(number)
             else:
                 held.signal(signal.SIGCONT)
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
+            played.await_end(run)
             played.expect(played.status == 130, "exit status %s" % played.status)
             said = unprefixed(run)
             played.line = said[-1] if said else ""
-            played.expect(played.seconds is not None, "it does not end")
             if times == 1:
                 told = re.search(r"--resume (\S+)", " ".join(run.text("out") + said))
                 played.expect(told and os.path.exists(told.group(1)), "it does not say how to resume: %s" % said)
@@ -290,8 +282,7 @@ class Endings(Suite):
             held.signal(signal.SIGCONT)
             run.wait_until(lambda: run.last_step() >= 6, PATIENCE_S)  # nobody waits for it
             agent.signal(signal.SIGCONT)
-            played.status = run.wait(PATIENCE_S)
-            played.seconds = run.wait_ended(PATIENCE_S)
+            played.await_end(run)
             played.expect(not unprefixed(run), "it says: %s" % unprefixed(run))
             self.check_complete(played, run, ("ps", 2, False))
 
@@ -348,8 +339,7 @@ class Endings(Suite):
         run = self.run_on_disk("slow-disk-" + mode, SLOW_DISK, options_of(mode, 2, checkpoint_every=4, deadline=DEADLINE_S))
 
         def act():
-            played.status = run.wait(PATIENCE_S)
-            played.seconds = run.wait_ended(PATIENCE_S)
+            played.await_end(run)
             self.check_complete(played, run, (mode, 2, False))
             slow_lines = [line for line in run.text("out") + run.text("err") if
                           re.search(r"the disk is slow: \d+% of the checkpoint of step \d is written after \d+\.\d s", line)]
@@ -368,8 +358,7 @@ class Endings(Suite):
                                options_of(mode, 2, deadline=DEADLINE_S))
 
         def act():
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
+            played.await_end(run)
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
@@ -395,12 +384,10 @@ class Endings(Suite):
             launcher.signal(signal.SIGINT)
             run.wait_line("once more to end at once", PATIENCE_S)
             launcher.signal(signal.SIGINT)
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
+            played.await_end(run)
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             played.expect(played.status == 130, "exit status %s" % played.status)
-            played.expect(played.seconds is not None, "it does not end")
             self.check_resumes(played, run, ("ps", 2, False), can_have=False)
 
         return self.guarded(played, run, act)

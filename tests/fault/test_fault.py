@@ -98,9 +98,7 @@ class Table(Suite):
     def kill(self, played, run, target, held):
         target.signal(signal.SIGKILL)
         held.signal(signal.SIGCONT)
-        played.seconds = run.wait_ended(PATIENCE_S)
-        played.status = run.wait(PATIENCE_S)
-        played.expect(played.seconds is not None, "it does not end")
+        played.await_end(run)
 
     def stop(self, played, run, target, held):
         target.signal(signal.SIGSTOP)
@@ -108,12 +106,13 @@ class Table(Suite):
             held.signal(signal.SIGCONT)
         launcher = run.of_role("launcher")
         if target is launcher:  # it cannot end before it goes on
-            played.seconds = run.wait_ended(PATIENCE_S, but=launcher)
+            seconds = run.wait_ended(PATIENCE_S, but=launcher)
+            played.expect(seconds is not None, "the others do not end")
             launcher.signal(signal.SIGCONT)
+            played.await_end(run)
+            played.seconds = seconds
         else:
-            played.seconds = run.wait_ended(PATIENCE_S)
-        played.status = run.wait(PATIENCE_S)
-        played.expect(played.seconds is not None, "it does not end")
+            played.await_end(run)
 
     def pause(self, played, run, target, held):
         target.signal(signal.SIGSTOP)
@@ -121,8 +120,7 @@ class Table(Suite):
             held.signal(signal.SIGCONT)
         played.expect(not run.of_role("launcher").ended(PAUSE_S), "it did not wait for the deadline")
         target.signal(signal.SIGCONT)
-        played.status = run.wait(PATIENCE_S)
-        played.seconds = run.wait_ended(PATIENCE_S)
+        played.await_end(run)
 
     def judge(self, played, run, case):
         victim, phase, action = case[2:5]

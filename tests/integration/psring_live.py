@@ -237,8 +237,8 @@ class Live:
         return sorted(alive, key=lambda process: process.pid)
 
     def wait_ended(self, timeout_s, but=None):
-        """Seconds until all of its processes were gone (but one); None when some are not by
-        then."""
+        """Seconds until all of its processes were gone (but one); None when some are not by then,
+        which is the caller's to judge."""
         begin = time.monotonic()
         while True:
             alive = [process for process in self.processes() if process is not but]
@@ -249,7 +249,8 @@ class Live:
                     return None
 
     def wait(self, timeout_s):
-        """The exit status, and all output read; None: it has not ended."""
+        """The exit status, and all output read; None: it has not ended, which is the caller's to
+        judge."""
         try:
             status = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -258,18 +259,30 @@ class Live:
             join_thread(reader, "what %s writes" % self.name)
         return status
 
-    def kill(self):
-        """Whatever happened: nothing of it lives on. Returns what did."""
-        alive = self.processes()
-        for process in alive:
-            process.signal(signal.SIGKILL)
-        self.process.wait()
-        for process in alive:
-            process.ended(PATIENCE_S)
+    def await_end(self, timeout_s=PATIENCE_S):
+        """The exit status. It has to end by then."""
+        status = self.wait(timeout_s)
+        if status is None:
+            raise AssertionError("\n".join(["it does not end within %g s:" % timeout_s] + self.why()))
+        return status
+
+    def kill(self, timeout_s=PATIENCE_S):
+        """Whatever happened: nothing of it lives on, what others of it start meanwhile neither.
+        Returns what did when it was called."""
+        end = time.monotonic() + timeout_s
+        first = alive = self.processes()
+        while alive:
+            for process in alive:
+                process.signal(signal.SIGKILL)
+            lasting = [process for process in alive if not process.ended(end - time.monotonic())]
+            if lasting:
+                raise AssertionError("killed, and not ended after %g s: %s" % (timeout_s, lasting))
+            alive = self.processes()
+        self.process.wait(max(0, end - time.monotonic()))
         for process in self.seen.values():
             process.close()
         self.seen = {}
-        return alive
+        return first
 
     def leftovers(self):
         """Files that should not be there, when it has ended."""

@@ -28,8 +28,8 @@ def told(tap, directory, name, command, module):
         tap.ok(True, "psring %s says that values go by CURVE" % name)
         tap.ok(live.process.poll() is None, "and goes on", live.why())
     live.process.send_signal(signal.SIGINT)
-    live.wait(PATIENCE_S)
-    tap.ok(not live.kill(), "and ends when it is told to", live.why())
+    status = live.wait(PATIENCE_S)
+    tap.ok(not live.kill() and status is not None, "and ends when it is told to", live.why())
 
 
 def main(*paths):

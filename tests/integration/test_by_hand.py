@@ -45,7 +45,7 @@ class Cluster:
 
 
 def listen(process, lines):
-    """Reads all that a process says; the first endpoint in it is waited for by endpoint_of."""
+    """Reads all that a process says; (the thread that does, what endpoint_of waits for)"""
     found = threading.Event()
 
     def read():
@@ -58,6 +58,15 @@ def listen(process, lines):
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     return thread, found
+
+
+def endpoint_of(found, lines):
+    """("tcp" or "ipc", the place) where the process whose lines these are listens. None: it has
+    ended without."""
+    if not found.wait(PATIENCE_S):
+        raise AssertionError("it does not say within %d s where it listens: %s" % (PATIENCE_S, lines))
+    match = re.search(r"listening endpoint=(tcp|ipc)://(\S+)", "\n".join(lines))
+    return match.groups() if match else None
 
 
 def run_by_hand(tap, programs, directory, name, keygen_options, how, asks_for_ranks, transport, scheme):
@@ -73,12 +82,11 @@ def run_by_hand(tap, programs, directory, name, keygen_options, how, asks_for_ra
     with Cluster() as cluster:
         head = cluster.start([scheduler, *key("scheduler-0"), "--out", out] + options_of(dict(OPTIONS, transport=transport)))
         thread, found = listen(head, lines)
-        found.wait(PATIENCE_S)
-        endpoint = re.search(r"listening endpoint=(tcp|ipc)://(\S+)", "\n".join(lines))
-        if not tap.ok(endpoint and endpoint.group(1) == scheme, name + ": the scheduler says where it listens", lines):
+        endpoint = endpoint_of(found, lines)
+        if not tap.ok(endpoint and endpoint[0] == scheme, name + ": the scheduler says where it listens", lines):
             return
-        at = ["--scheduler", endpoint.group(2)]
-        folder = os.path.dirname(endpoint.group(2)) if scheme == "ipc" else None
+        at = ["--scheduler", endpoint[1]]
+        folder = os.path.dirname(endpoint[1]) if scheme == "ipc" else None
         if folder:
             tap.ok(os.stat(folder).st_mode & 0o777 == 0o700, name + ": its socket is in a directory of this user's alone", [folder])
         # In an order that is not that of the ranks.
@@ -187,10 +195,9 @@ def wrong_keys(tap, programs, directory):
     with Cluster() as cluster:
         head = cluster.start([programs[1], "--keys", made("curve-keys"), "--out", made("strange")] + options_of(OPTIONS))
         thread, found = listen(head, lines)
-        found.wait(PATIENCE_S)
-        endpoint = re.search(r"listening endpoint=tcp://(\S+)", "\n".join(lines))
+        endpoint = endpoint_of(found, lines)
         if tap.ok(endpoint, "a scheduler listens", lines):
-            ended = subprocess.run([worker, "--key-file", made("shared-keys"), "--rank", "0", "--scheduler", endpoint.group(1)],
+            ended = subprocess.run([worker, "--key-file", made("shared-keys"), "--rank", "0", "--scheduler", endpoint[1]],
                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
             said = ended.stderr.splitlines()
             tap.ok(ended.returncode == 3 and len(said) == 1 and "has other keys" in said[0], "keys of another set are turned away: one line, status 3",

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
-from test_by_hand import Cluster, listen
+from test_by_hand import Cluster, endpoint_of, listen
 
 SIDE = 28
 OPTIONS = {"model": "mlp", "workers": 3, "batch-size": 16, "steps": 4, "lr": 0.05, "threads": 1, "seed": 4, "hash": True}
@@ -87,12 +87,11 @@ def other_classes_on_a_host(tap, programs, directory):
                               "--mode", "ring", "--workers", "2", "--model", "mlp", "--steps", "2", "--batch-size", "8", "--data", "./set"]
                              + (["--port", "0"]))
         thread, found = listen(head, lines)
-        found.wait(PATIENCE_S)
-        endpoint = re.search(r"listening endpoint=tcp://(\S+)", "\n".join(lines))
+        endpoint = endpoint_of(found, lines)
         if not tap.ok(endpoint, "the scheduler says where it listens", lines):
             return
         for rank, place in enumerate(places):
-            cluster.start([worker, "--key-file", os.path.join(keys, "worker-%d.key" % rank), "--scheduler", endpoint.group(1)], cwd=place)
+            cluster.start([worker, "--key-file", os.path.join(keys, "worker-%d.key" % rank), "--scheduler", endpoint[1]], cwd=place)
         statuses = [process.wait(PATIENCE_S) for process in cluster.processes]
         join_thread(thread, "what the scheduler says")
     tap.ok(statuses[0] == 2 and any(re.search(r"worker \d.* has 4[78] classes in set, worker \d.* has 4[78]", line) for line in lines),

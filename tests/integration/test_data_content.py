@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread, over
-from test_by_hand import Cluster, listen
+from test_by_hand import Cluster, endpoint_of, listen
 
 SIDE = 8
 OPTIONS = {"model": "mlp", "workers": 3, "mode": "ring", "batch-size": 8, "steps": 3, "threads": 1, "seed": 4, "no-eval": True}
@@ -47,10 +47,9 @@ def by_hand(programs, directory, name, places, data="./d"):
                               "--mode", "ring", "--workers", str(len(places)), "--model", "mlp", "--steps", "2", "--batch-size", "8",
                               "--data", data, "--port", "0"])
         thread, found = listen(head, lines)
-        found.wait(PATIENCE_S)
-        endpoint = re.search(r"listening endpoint=tcp://(\S+)", "\n".join(lines))
+        endpoint = endpoint_of(found, lines)
         for rank, place in enumerate(places if endpoint else ()):
-            cluster.start([worker, "--key-file", os.path.join(keys, "worker-%d.key" % rank), "--scheduler", endpoint.group(1)], cwd=place)
+            cluster.start([worker, "--key-file", os.path.join(keys, "worker-%d.key" % rank), "--scheduler", endpoint[1]], cwd=place)
         statuses = [process.wait(PATIENCE_S) for process in cluster.processes]
         join_thread(thread, "what the scheduler says")
     return statuses, lines

@@ -47,7 +47,7 @@ class Job(LiveRun):
 
     def ended_with(self):
         match = re.match(r"ended (-?\d+)", self.wait_line(r"^ended ", PATIENCE_S))
-        self.wait(PATIENCE_S)
+        self.await_end()
         return int(match.group(1))
 
     def said(self):

@@ -41,7 +41,7 @@ def launched(tap, psring, directory):
             victim.signal(signal.SIGKILL)
             gone = run.wait_ended(PATIENCE_S)
             seconds = time.monotonic() - begin if gone is not None else None
-            run.wait(PATIENCE_S)
+            run.await_end()
             told_in_time(tap, what, seconds, run.text("out") + run.text("err"),
                          r"scheduler .*killed by signal 9" if role == "scheduler" else
                          r"%s %d on \S+ was lost: killed by signal 9" % (role, rank))

@@ -62,8 +62,10 @@ class Process:
             self.said.notify_all()
 
     def await_line(self, text):
+        """Whether it says that; False: it has ended without."""
         with self.said:
-            self.said.wait_for(lambda: self.over or any(text in line for line in self.lines), PATIENCE_S)
+            if not self.said.wait_for(lambda: self.over or any(text in line for line in self.lines), PATIENCE_S):
+                raise AssertionError("no line with '%s' came in %d s: %s" % (text, PATIENCE_S, self.lines))
             return any(text in line for line in self.lines)
 
     def wait(self):

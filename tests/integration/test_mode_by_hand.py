@@ -108,7 +108,7 @@ def what_a_kill_leaves(tap, psring, directory):
     run, _ = held_run(psring, directory, "killed")
     try:
         run.of_role("scheduler").signal(signal.SIGKILL)
-        run.wait(PATIENCE_S)
+        run.await_end()
         path = os.path.join(run.out, "mode.sock")
         check(tap, "kill -9 leaves the socket behind", os.path.lexists(path))
         status, text = mode(psring, run.out)
@@ -124,7 +124,7 @@ def what_a_long_name_does(tap, psring, directory):
     try:
         check(tap, "a name beyond an address of sockets is reached", mode(psring, run.out)[0] == 0)
         held.signal(signal.SIGCONT)
-        run.wait(PATIENCE_S)
+        run.await_end()
     finally:
         run.kill()
 

@@ -8,14 +8,13 @@ psring-worker-cuda."""
 
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
 import sys
 
 from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
-from test_by_hand import Cluster, listen, options_of
+from test_by_hand import Cluster, endpoint_of, listen, options_of
 from test_tensor_norms import TENSORS, read
 
 # 97 samples: in the third step of an epoch only rank 0 has one, and the others' buckets become
@@ -42,11 +41,10 @@ class MpiRun:
         self.head_lines, self.lines = [], []
         self.head = cluster.start([scheduler, "--key-file", os.path.join(keys, "scheduler-0.key"), "--out", self.out] + options_of(options))
         self.head_thread, found = listen(self.head, self.head_lines)
-        found.wait(PATIENCE_S)
-        endpoint = re.search(r"listening endpoint=ipc://(\S+)", "\n".join(self.head_lines))
+        endpoint = endpoint_of(found, self.head_lines)
         # MPI's own sessions lie in TMPDIR; a sanitizer would tell what MPI never gives back.
         env = dict(os.environ, TMPDIR=directory, ASAN_OPTIONS="detect_leaks=0", WORKER=worker, KEYS=keys,
-                   SCHEDULER=endpoint.group(1) if endpoint else "")
+                   SCHEDULER=endpoint[1] if endpoint else "")
         start = "exec \"$WORKER\" --scheduler \"$SCHEDULER\" --key-file \"$KEYS/worker-%s.key\" --rank %s"
         if mpirun:
             commands = [mpirun + ["-n", str(self.workers), "sh", "-c", start % (RANK, RANK)]]

@@ -1,4 +1,5 @@
-"""No run goes on when the test that has started it was killed (outlived.py). TAP.
+"""No run goes on when the test that has started it was killed (outlived.py), and no wait for an end
+is over before the end. TAP.
 
 usage: test_outlived.py PSRING"""
 
@@ -8,8 +9,13 @@ import subprocess
 import sys
 
 import outlived
-from psring_live import Process, marked
+from psring_live import Live, Process, marked
 from psring_run import PATIENCE_S, Tap, Workspace
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import forks  # noqa: E402
+
+FORKS = "echo begins; while :; do sleep 1000 & done"
 
 # A test in its middle.
 TEST = """
@@ -24,6 +30,50 @@ run.wait_until(lambda: run.last_step() >= 1, 300)
 print(run.mark, flush=True)
 signal.pause()
 """
+
+
+class Deaf(Process):
+    """Whom no signal reaches, as one that hangs in a driver."""
+
+    def signal(self, number):
+        pass
+
+
+def kills(tap):
+    with Workspace() as directory:
+        live = Live(["bash", "-c", FORKS], directory, "forks")
+        live.wait_line("begins")
+        live.wait_until(lambda: len(marked(live.mark)) > 20, PATIENCE_S)
+        live.kill()
+        tap.ok(not marked(live.mark), "a family that goes on starting others is killed in whole", [str(marked(live.mark))])
+        live = Live(["sleep", "1000"], directory, "sleeps")
+        live.seen[live.process.pid] = Deaf(live.process.pid)
+        for name, wait in (("a kill", lambda: live.kill(0.1)), ("a wait for an end", lambda: live.await_end(0.1))):
+            try:
+                wait()
+                tap.ok(False, "%s that does not come to it fails" % name)
+            except AssertionError as said:
+                tap.ok("sleep 1000" in str(said), "%s that does not come to it fails" % name, [str(said)])
+        live.seen.popitem()[1].close()
+        live.kill()
+
+
+def shards_stay(tap):
+    """psring-ps is one that stays when its ranks have ended."""
+    with Workspace() as directory:
+        path = os.path.join(directory, "psring-ps")
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\nexec sleep 1000\n")
+        os.chmod(path, 0o755)
+        before, os.environ["PATH"] = os.environ["PATH"], directory + os.pathsep + os.environ["PATH"]
+        try:
+            with forks.ranks_by_hand(lambda: None, 1, 1, patience_s=0.1) as ranks:
+                ended = ranks.wait(0)
+            tap.ok(False, "a shard that does not end with its ranks fails the test")
+        except AssertionError as said:
+            tap.ok(ended.status == 0 and "shards that do not end" in str(said), "a shard that does not end with its ranks fails the test", [str(said)])
+        finally:
+            os.environ["PATH"] = before
 
 
 def main():
@@ -47,6 +97,8 @@ def main():
                 process.close()
             test.kill()
             test.communicate()
+    kills(tap)
+    shards_stay(tap)
     tap.end()
 
 

@@ -180,7 +180,7 @@ def ctrl_z(tap, start, directory):
     for rank in range(2):  # what they said may come behind the shell's line
         terminal.wait_for(r"\[%d\] told %d" % (rank, rank), PATIENCE_S)
     tap.ok(ended == "ended 0", "fg goes on with them", run.why() + [terminal.text])
-    run.wait(PATIENCE_S)
+    run.await_end()
     os.close(terminal.writes)
     terminal.close()
 
@@ -189,7 +189,7 @@ def launcher_dies(tap, start, directory):
     run = start("launcher-dies", ["-n", "2"], ["sh", "-c", WAITS])
     run.wait_ready(2)
     run.of_role("launcher").signal(signal.SIGKILL)
-    run.wait(PATIENCE_S)
+    run.await_end()
     tap.ok(run.wait_ended(PATIENCE_S) is not None and not run.leftovers(), "all end with the launcher", run.why())
 
 
@@ -250,8 +250,8 @@ def much_output(tap, start, directory):
     run = start("much", ["-n", "2"], [sys.executable, "-c", "for i in range(400000): print('line %d of a rank that says a lot' % i)\n"
                                       "print('x' * 3000000)"], out=writes)
     os.close(writes)
-    select.select([reads], [], [], PATIENCE_S)  # it has begun
-    tap.ok(run.wait_ended(PATIENCE_S, but=run.of_role("launcher")) is not None, "unread output holds up no rank", run.why())
+    begun = select.select([reads], [], [], PATIENCE_S)[0]
+    tap.ok(begun and run.wait_ended(PATIENCE_S, but=run.of_role("launcher")) is not None, "unread output holds up no rank", run.why())
     size = 0
     while True:
         chunk = os.read(reads, 65536)

@@ -97,7 +97,7 @@ def goes_on_unread(tap, psring, directory, name, channel):
     finally:
         tap.ok(not run.kill(), "%s: no process is left" % name)
         if reader.ident:
-            reader.join(PATIENCE_S)
+            join_thread(reader, name)
         os.close(channel.reads)
 
 

@@ -116,9 +116,20 @@ def by_hand(folder, ranks, shards=0):
     return [dict(place, PSRING_RANK=str(rank)) for rank in range(ranks + shards)]
 
 
+def _end(process, patience_s):
+    """Whether it ends by itself within so many seconds. If not, it is killed."""
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def ranks_by_hand(work, ranks, shards=0):
-    """Ranks, and shards of psring-ps that are started beside them and end with them."""
+def ranks_by_hand(work, ranks, shards=0, patience_s=PATIENCE_S / 3):
+    """Ranks, and shards of psring-ps that are started beside them and have to end with them."""
     with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
         places = by_hand(folder, ranks, shards)
         beside = [subprocess.Popen(["psring-ps", "serve", "--parent", str(os.getpid())], env={**bare(), **place}, stdin=subprocess.DEVNULL,
@@ -127,12 +138,9 @@ def ranks_by_hand(work, ranks, shards=0):
             with Ranks(work, places[:ranks]) as running:
                 yield running
         finally:
-            for process in beside:
-                try:
-                    process.wait(PATIENCE_S / 10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            ended = [_end(process, patience_s) for process in beside]
+        if not all(ended):
+            raise AssertionError("shards that do not end within %g s of their ranks: %s" % (patience_s, [n for n, good in enumerate(ended) if not good]))
 
 
 def play(work, ranks, shards=0):
