@@ -1,5 +1,6 @@
 """What the scripts that measure psring beside its peers share: parties called in turn, runs of
-`psring train` read from their metrics, tables. Python's standard library alone."""
+`psring train` read from their metrics, tables. What they start ends with them, however they end
+(outlived.py). Python's standard library alone."""
 import json
 import os
 import pathlib
@@ -10,6 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+import outlived
+
+outlived.begin()
 PEERS = pathlib.Path(__file__).resolve().parent / "peers"
 CONGESTION = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 CALL_TIMEOUT_S = 900

@@ -11,7 +11,7 @@ import tempfile
 PROGRAMS = ("psring", "psring-worker", "psring-worker-cuda", "psring-ps", "psring-scheduler")
 # Folders of a build tree, from psring's (psring_program_path of base/system/child.c).
 BESIDE = (".", "../ps", "../worker", "../tests/unit")
-SCRIPTS = ("bench/gpu_check", "bench/gpu_parts.py", "bench/gpu_pack.py", "bench/bounded.py", "bench/beside.py", "bench/peers/torch_gpu.py")
+SCRIPTS = ("bench/gpu_check", "bench/gpu_parts.py", "bench/gpu_pack.py", "bench/bounded.py", "bench/beside.py", "bench/outlived.py", "bench/peers/torch_gpu.py")
 DEVICES = "tests/unit/model/cuda/devices"
 RECIPES = "deploy/recipes"
 # glibc's own, which have to be the machine's.

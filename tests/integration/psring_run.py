@@ -2,8 +2,8 @@
 behind.
 
 Python's standard library alone. Every process is started in a group of its own and ended by its id,
-or with the test, however that ends (outlived.py); every run has a directory of its own, removed
-with the object that made it."""
+or with the test, however that ends (bench/outlived.py); every run has a directory of its own,
+removed with the object that made it, or with the test."""
 
 import json
 import os
@@ -14,7 +14,8 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-import outlived
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+import outlived  # noqa: E402
 
 # with what takes seconds on an idle machine, before a test is given up: only a failure waits so
 # long
@@ -170,7 +171,7 @@ class Workspace:
     """with Workspace() as directory: a fresh directory, removed at the end."""
 
     def __enter__(self):
-        self.path = tempfile.mkdtemp(prefix="psring-test-")
+        self.path = tempfile.mkdtemp(prefix=outlived.name())
         return self.path
 
     def __exit__(self, *unused):

@@ -21,7 +21,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from psring_live import Live
-from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
+from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized, outlived
 
 DATA = ["--model", "mlp", "--data", "synthetic:count=600,test=90,channels=1,size=28", "--batch-size", "8", "--threads", "1", "--no-eval"]
 THREE = "default rate=1Gbit queue=64K\nhost node[1-3]\n"
@@ -207,7 +207,7 @@ def nobody_may_too(tap, psring):
         tap.skip("a lab of nobody", "only root can become nobody, by setpriv")
         return
     before = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    folder = tempfile.mkdtemp(prefix="psring-test-")
+    folder = tempfile.mkdtemp(prefix=outlived.name())
     try:
         mine = write(os.path.join(folder, "mine.lab"), THREE)
         os.chown(folder, 65534, 65534)

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-import outlived
+import psring_run  # noqa: F401 (what this starts ends with it)
 
-outlived.begin()
 meson, build, source, psring = sys.argv[1:5]
 cc = sys.argv[5:]
 source = pathlib.Path(source)

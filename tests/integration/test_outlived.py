@@ -1,5 +1,5 @@
-"""No run goes on when the test that has started it was killed (outlived.py), and no wait for an end
-is over before the end. TAP.
+"""Nothing goes on when the test that has started it was killed (bench/outlived.py), and no wait for
+an end is over before the end. TAP.
 
 usage: test_outlived.py PSRING"""
 
@@ -7,29 +7,134 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
-import outlived
 from psring_live import Live, Process, marked
-from psring_run import PATIENCE_S, Tap, Workspace
+from psring_run import PATIENCE_S, Tap, Workspace, outlived
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import forks  # noqa: E402
 
-FORKS = "echo begins; while :; do sleep 1000 & done"
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
-# A test in its middle.
-TEST = """
+# Tests in their middle, and a script of bench/. Each prints the numbers of its processes.
+RUN = """
 import signal, sys
 from psring_live import LiveRun
+from psring_run import Workspace
 
-psring, directory = sys.argv[1:]
 options = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=28", "batch-size": 16, "steps": 1000000, "lr": 0.01,
            "threads": 1, "workers": 2, "mode": "ring", "deadline": 600, "no-eval": True, "slow": "0:8"}
-run = LiveRun(psring, directory, "run", options)
-run.wait_until(lambda: run.last_step() >= 1, 300)
-print(run.mark, flush=True)
-signal.pause()
+with Workspace() as directory:
+    run = LiveRun(sys.argv[1], directory, "run", options)
+    run.wait_until(lambda: run.last_step() >= 1, 300)
+    processes = run.processes()
+    print(*sorted(process.role for process in processes if process.role is not None))
+    print(directory, *(process.pid for process in processes), flush=True)
+    signal.pause()
 """
+RANKS = """
+import os, signal, sys
+import forks
+
+if __name__ == "__main__":
+    forks.started(None, os.environ["PYTHONPATH"], "os")
+
+def rank():
+    os.write(ready[1], b"r")
+    signal.pause()
+
+ready = os.pipe()
+with forks.Workspace() as directory, forks.Ranks(rank, [{}, {}]) as running:
+    while len(os.read(ready[0], 1)) and not os.read(ready[0], 1):
+        pass
+    print("ranks that it forks")
+    print(directory, *running.pids, flush=True)
+    signal.pause()
+"""
+BENCH = """
+import beside, os, subprocess, sys, tempfile
+
+with tempfile.TemporaryDirectory(prefix=beside.outlived.name()) as directory:
+    command = [sys.argv[1], "run", "-n", "2", "--", "sh", "-c", "echo $$; exec sleep 1000"]
+    ranks = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    pids = [ranks.stdout.readline().split()[-1] for _ in range(2)]
+    print("ranks of psring run")
+    print(directory, ranks.pid, *pids, flush=True)
+    ranks.wait()
+"""
+SHELL = """
+. "$ROOT/tests/watched"
+directory=$(mktemp -d -t "psr-${PSR_SCRIPT_MARK:0:8}-XXXXXX")
+setsid sleep 1000 &
+echo "a process of a shell script"
+echo "$directory $!"
+wait
+"""
+ENDS = """
+set -euo pipefail
+. "$ROOT/tests/watched"
+finish() {
+    trap - EXIT
+    end_watch
+}
+trap finish EXIT
+echo "$watcher"
+exit "$1"
+"""
+FORKS = "echo begins; while :; do sleep 1000 & done"
+
+
+def unmarked():
+    """The environment of a script that nothing has started."""
+    return {key: value for key, value in os.environ.items() if key not in (outlived.MARK, "PSR_TEST_PACKAGES")}
+
+
+def ends(tap):
+    for status in ("0", "3"):
+        done = subprocess.run(["bash", "-c", ENDS, "bash", status], capture_output=True, text=True, timeout=PATIENCE_S, env={**unmarked(), "ROOT": ROOT})
+        tap.ok(done.returncode == int(status) and done.stdout.strip().isdigit() and not os.path.exists("/proc/" + done.stdout.strip()),
+               "a shell script that ends by itself with %s does so, and so does who watches" % status, [str(done)])
+
+
+def dies(tap, name, command, said, number, **environment):
+    """A script of that name is killed, or told to end as Meson tells its tests, once it has
+    begun."""
+    script = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True,
+                              env={**unmarked(), "PSR_PYTHON": sys.executable, **environment})
+    begun, (folder, *pids) = script.stdout.readline().strip(), (script.stdout.readline().split() or [""])
+    processes = [Process(int(pid)) for pid in pids]
+    try:
+        tap.ok(begun == said and os.path.isdir(folder) and not any(process.ended() for process in processes), "%s has %s" % (name, said), [begun, folder] + pids)
+        os.killpg(script.pid, number) if number == signal.SIGTERM else os.kill(script.pid, number)
+        script.wait(PATIENCE_S)
+        tap.ok(processes and all(process.ended(PATIENCE_S) for process in processes), "%s: %s ends them" % (name, signal.Signals(number).name),
+               [repr(process) for process in processes if not process.ended()])
+        end = time.monotonic() + PATIENCE_S
+        while os.path.exists(folder) and time.monotonic() < end:
+            time.sleep(0.02)  # who removes it is nobody's child any more
+        tap.ok(not os.path.exists(folder), "%s: and its folder goes" % name, [folder])
+    finally:
+        for process in processes:
+            process.signal(signal.SIGKILL)
+            process.close()
+        script.kill()
+        script.communicate()
+
+
+def tests_die(tap, psring):
+    paths = os.pathsep.join(os.path.join(ROOT, *folder) for folder in (("tests", "integration"), ("tests", "python"), ("bench",)))
+    roles = "agent launcher scheduler worker worker"
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        dies(tap, "a test", [sys.executable, "-c", RUN, psring], roles, number, PYTHONPATH=paths)
+        dies(tap, "a script of bench", [sys.executable, "-c", BENCH, psring], "ranks of psring run", number, PYTHONPATH=paths)
+        dies(tap, "a shell script", ["bash", "-c", SHELL], "a process of a shell script", number, ROOT=ROOT)
+    with Workspace() as directory:
+        path = os.path.join(directory, "forking.py")
+        with open(path, "w") as file:
+            file.write(RANKS)
+        for name, more in (("a test of Python", {}), ("one that has what it goes on with", {"PSR_TEST_PACKAGES": paths})):
+            dies(tap, name, [sys.executable, path], "ranks that it forks", signal.SIGKILL, PYTHONPATH=paths, **more)
 
 
 class Deaf(Process):
@@ -78,25 +183,8 @@ def shards_stay(tap):
 
 def main():
     tap, psring = Tap(), os.path.abspath(sys.argv[1])
-    with Workspace() as directory:
-        environment = {name: value for name, value in os.environ.items() if name != outlived.MARK}
-        test = subprocess.Popen([sys.executable, "-c", TEST, psring, directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                                start_new_session=True, env=dict(environment, PYTHONPATH=os.path.dirname(os.path.abspath(__file__))))
-        mark = test.stdout.readline().strip()
-        processes = [Process(pid) for pid in marked(mark)] if mark else []
-        try:
-            roles = sorted(process.role for process in processes if process.role is not None)
-            tap.ok(roles == ["agent", "launcher", "scheduler", "worker", "worker"], "a test has a run", [str(processes)])
-            os.killpg(test.pid, signal.SIGTERM)  # as meson does
-            test.wait()
-            tap.ok(all(process.ended(PATIENCE_S) for process in processes) and not marked(mark), "when the test is ended, the run ends",
-                   [repr(process) for process in processes if not process.ended()])
-        finally:
-            for process in processes:
-                process.signal(signal.SIGKILL)
-                process.close()
-            test.kill()
-            test.communicate()
+    tests_die(tap, psring)
+    ends(tap)
     kills(tap)
     shards_stay(tap)
     tap.end()

@@ -7,11 +7,9 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 
-import outlived
+from psring_run import Workspace
 
-outlived.begin()
 shard, psring, program = sys.argv[1:4]
 WORKERS, SHARDS = 2, 2
 EXPECTED = "-2.5 -5 -7.5\n"  # two steps of 1 and two of 0.25 times the mean push
@@ -38,7 +36,7 @@ def report(number, name, ended):
     return good
 
 
-with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+with Workspace() as folder:
     print("1..3")
     folder = pathlib.Path(folder)
     good = report(1, "at a path", play({"PSRING_SCHEDULER": str(folder / "scheduler")}))

@@ -1,10 +1,12 @@
 """Two nodes on this machine, n1 and n2: each with network, host name and /etc/hosts of its own,
-joined by a cable. with Nodes(directory) as nodes: they go with the block. Needs root; Nodes.missing
-says what else is not there."""
+joined by a cable. with Nodes(directory) as nodes: they go with the block, or with the test, however
+that ends. Needs root; Nodes.missing says what else is not there."""
 
 import os
 import shutil
 import subprocess
+
+from psring_run import outlived
 
 PATIENCE_S = 60
 ENTER = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
@@ -16,7 +18,7 @@ class Nodes:
 
     def __init__(self, directory, hosts=tuple(zip(names, addresses))):
         """hosts: (name, address) of what /etc/hosts has."""
-        self.spaces = ["psr%d-%s-%d" % (os.getpid(), name, id(self) % 10000) for name in self.names]
+        self.spaces = ["%s%s-%d" % (outlived.name(), name, id(self) % 10000) for name in self.names]
         self.hosts = os.path.join(directory, "etc_hosts-%d" % (id(self) % 10000))
         self.made = []
         with open(self.hosts, "w") as file:

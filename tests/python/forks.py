@@ -15,19 +15,20 @@ import traceback
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here.parent / "integration"))
-from psring_run import PATIENCE_S, Tap, Workspace  # noqa: E402, F401 (tests take them from here)
+# Tests take them from here.
+from psring_run import PATIENCE_S, Tap, Workspace, outlived  # noqa: E402, F401
 
 LAUNCHERS = ("PSRING_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "MASTER_", "TORCHELASTIC_", "OMPI_", "PMI", "SLURM_")
 
 
 def started(shard, packages, needs="torch, cffi"):
     """Goes on in a Python that has these modules, with psring's package and programs (shard None:
-    without these); or skips."""
+    without these); or skips. It begins with the test's mark, so ranks that it forks end with it."""
     python = os.environ.get("PSR_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import " + needs], capture_output=True).returncode != 0:
         print("1..0 # SKIP %s has not all of %s; PSR_PYTHON names another Python" % (python, needs))
         sys.exit(0)
-    if os.environ.get("PSR_TEST_PACKAGES") != packages:
+    if os.environ.get("PSR_TEST_PACKAGES") != packages or not outlived.is_shown():
         path = os.environ["PATH"]
         if shard is not None:
             path = os.pathsep.join([os.path.dirname(os.path.abspath(shard)), path])
@@ -130,7 +131,7 @@ def _end(process, patience_s):
 @contextlib.contextmanager
 def ranks_by_hand(work, ranks, shards=0, patience_s=PATIENCE_S / 3):
     """Ranks, and shards of psring-ps that are started beside them and have to end with them."""
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+    with Workspace() as folder:
         places = by_hand(folder, ranks, shards)
         beside = [subprocess.Popen(["psring-ps", "serve", "--parent", str(os.getpid())], env={**bare(), **place}, stdin=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL) for place in places[ranks:]]

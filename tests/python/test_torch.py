@@ -5,10 +5,9 @@ usage: test_torch.py SHARD PACKAGES"""
 
 import os
 import sys
-import tempfile
 
 from documented import documented
-from forks import Tap, play, started, told
+from forks import Tap, Workspace, play, started, told
 
 if __name__ == "__main__":
     started(*sys.argv[1:3])
@@ -105,7 +104,7 @@ def unused_by_ddp(path):
 
 def bits(tap, network=small_resnet, pixels=12, times=1):
     """Two ranks, since there DDP with Gloo adds in psring's order."""
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+    with Workspace() as folder:
         def work():
             psring.init(deadline=120)
             for way in ("gloo", *WAYS):

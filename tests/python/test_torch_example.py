@@ -10,9 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
-from forks import PATIENCE_S, Tap, bare, started
+from forks import PATIENCE_S, Tap, Workspace, bare, started
 
 if __name__ == "__main__":
     started(*sys.argv[1:3])
@@ -90,7 +89,7 @@ def five_lines(tap):
 def main():
     tap = Tap()
     five_lines(tap)
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+    with Workspace() as folder:
         data(folder)
         examples(tap, folder)
     tap.end()

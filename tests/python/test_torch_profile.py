@@ -7,9 +7,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
-from forks import PATIENCE_S, Tap, started
+from forks import PATIENCE_S, Tap, Workspace, started
 
 if __name__ == "__main__":
     started(*sys.argv[1:3])
@@ -108,7 +107,7 @@ def answered(tap, path, folder):
 def main():
     torch.set_num_threads(1)
     tap = Tap()
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+    with Workspace() as folder:
         path = os.path.join(folder, "profile.json")
         measured(tap, path)
         refused(tap)

@@ -9,9 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 
-from forks import PATIENCE_S, Ranks, Tap, bare, started
+from forks import PATIENCE_S, Ranks, Tap, Workspace, bare, started
 
 if __name__ == "__main__":
     started(*sys.argv[1:3])
@@ -72,7 +71,7 @@ def shards_are_started(tap):
 
 def two_hosts(tap):
     """Two names of this machine, so each one's rank starts a shard, over TCP with a key."""
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+    with Workspace() as folder:
         subprocess.run([launcher, "keygen", "--shared", os.path.join(folder, "key"), "--workers", "2"], check=True, capture_output=True, timeout=PATIENCE_S)
         key = next(str(path) for path in pathlib.Path(folder).glob("key*"))
         ranks = [{"RANK": str(r), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
@@ -97,7 +96,7 @@ def folders_are_swept(tap):
             signal.pause()
         return work
 
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as base:
+    with Workspace() as base:
         told, paths = os.pipe(), [os.path.join(base, "psring-shards-%d" % n) for n in range(2)]
         foreign = os.path.join(base, "another")
         os.mkdir(foreign)
@@ -134,7 +133,7 @@ def a_dying_rank_is_waited_for(tap):
                 os.close(self.held)
                 self.held = None
 
-    with tempfile.TemporaryDirectory(prefix="psring-test-") as base:
+    with Workspace() as base:
         path, real = os.path.join(base, "psring-shards-0"), _folders.time
         try:
             _folders.time = Time(_folders.make(path))
