@@ -40,17 +40,23 @@ def _library():
     return os.path.realpath(os.fsdecode(symbol.file))
 
 
-def _missing(what, install):
-    return UnsupportedError("unsupported", "the backend psring is compiled when it is first used, and %s is missing: install %s, or set CXX; %s"
-                            % (what, install, INSTEAD))
-
-
 def _compiler():
+    """The command, or None."""
     named = shlex.split(os.environ.get("CXX", ""))
-    for command in ([named] if named else [["c++"], ["g++"], ["clang++"]]):
-        if shutil.which(command[0]):
-            return command
-    raise _missing("a C++ compiler (%s)" % (named[0] if named else "c++"), "g++")
+    return next((command for command in ([named] if named else [["c++"], ["g++"], ["clang++"]]) if shutil.which(command[0])), None)
+
+
+def _check_tools(include, python):
+    """include, python: where torch's headers and Python's are. Debian has each in a package of its
+    own; torch's wheels have its headers in them."""
+    missing = [] if _compiler() else [("a C++ compiler (%s)" % (os.environ.get("CXX") or "c++, or what CXX names"), "g++")]
+    for folder, header, package in ((python, "Python.h", "python3-dev"), (include, "torch/csrc/distributed/c10d/Backend.hpp", "libtorch-dev")):
+        if not os.path.exists(os.path.join(folder, header)):
+            missing.append(("%s (%s)" % (header, folder), package))
+    if missing:
+        raise UnsupportedError("unsupported", "the backend psring is compiled when it is first used, and %s %s missing: install %s; %s"
+                               % (" and ".join(what for what, _ in missing), "is" if len(missing) == 1 else "are",
+                                  " ".join(package for _, package in missing), INSTEAD))
 
 
 def _folder():
@@ -69,10 +75,8 @@ def key(sources):
 
 def _command(out):
     root, python = pathlib.Path(torch.__file__).parent, sysconfig.get_paths()["include"]
-    compiler = _compiler()
-    if not os.path.exists(os.path.join(python, "Python.h")):
-        raise _missing("Python.h (%s)" % python, "python3-dev")
-    return [*compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-D_GLIBCXX_USE_CXX11_ABI=%d" % torch.compiled_with_cxx11_abi(),
+    _check_tools(root / "include", python)
+    return [*_compiler(), "-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-D_GLIBCXX_USE_CXX11_ABI=%d" % torch.compiled_with_cxx11_abi(),
             "-I", str(INCLUDE), "-isystem", str(root / "include"), "-isystem", str(root / "include/torch/csrc/api/include"),
             "-isystem", python, str(HERE / SOURCES[0]), "-o", str(out), "-L", str(root / "lib"), "-ltorch_python", "-ltorch_cpu", "-lc10", _library()]
 

@@ -9,6 +9,24 @@ namespace
 using c10d::OpType;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+/* ---- what torch's versions differ in ---- */
+
+/* Earlier versions, 2.6 for one, have no names of their own for these two. */
+template <typename Type> constexpr Type allgather_into_coalesced()
+{
+    if constexpr (requires { Type::ALLGATHER_INTO_TENSOR_COALESCED; })
+        return Type::ALLGATHER_INTO_TENSOR_COALESCED;
+    else
+        return Type::COALESCED;
+}
+template <typename Type> constexpr Type reduce_scatter_coalesced()
+{
+    if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; })
+        return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+    else
+        return Type::COALESCED;
+}
+
 /* ---- the backend ---- */
 
 constexpr uint32_t MONITOR_TAG = PSRING_TAG_MAX; /* of a monitored barrier's messages */
@@ -34,11 +52,11 @@ class PsringBackend : public c10d::Backend
     {
         return "psring";
     }
-    c10::intrusive_ptr<Options> getBackendOptions() override
+    c10::intrusive_ptr<Options> getBackendOptions() OVERRIDES
     {
         return options_;
     }
-    void setTimeout(milliseconds timeout) override
+    void setTimeout(milliseconds timeout) OVERRIDES
     {
         options_->timeout = timeout;
     }
@@ -50,7 +68,7 @@ class PsringBackend : public c10d::Backend
     {
     }
 
-    void shutdown() override
+    void shutdown() OVERRIDES
     {
         if (comm_ == nullptr)
             return;
@@ -63,7 +81,7 @@ class PsringBackend : public c10d::Backend
             comm_.reset(); /* the last group closes the communicator */
         });
     }
-    void abort() override
+    void abort() OVERRIDES
     {
         if (comm_ != nullptr && !comm_->closed() &&
             psring_revoke(group_, "the group was aborted") != PSRING_OK)
@@ -155,7 +173,7 @@ class PsringBackend : public c10d::Backend
     WorkPtr allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                             const c10d::AllgatherOptions &o) override
     {
-        return all_gather_whole(OpType::ALLGATHER_INTO_TENSOR_COALESCED, outputs, inputs, o);
+        return all_gather_whole(allgather_into_coalesced<OpType>(), outputs, inputs, o);
     }
 
     WorkPtr gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &o) override
@@ -243,7 +261,7 @@ class PsringBackend : public c10d::Backend
     WorkPtr reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                             const c10d::ReduceScatterOptions &o) override
     {
-        return reduce_scatter_whole(OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs, inputs, o);
+        return reduce_scatter_whole(reduce_scatter_coalesced<OpType>(), outputs, inputs, o);
     }
 
     WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_rows,

@@ -51,12 +51,14 @@ std::pair<psring_type, size_t> type_of(const at::Tensor &tensor)
         return {PSRING_INT32, 1};
     case at::kLong:
         return {PSRING_INT64, 1};
+#if TORCH_SINCE(3)
     case at::kUInt16:
         return {PSRING_UINT16, 1};
     case at::kUInt32:
         return {PSRING_UINT32, 1};
     case at::kUInt64:
         return {PSRING_UINT64, 1};
+#endif
     case at::kComplexHalf:
         return {PSRING_FLOAT16, 2};
     case at::kComplexFloat:
@@ -221,7 +223,7 @@ void multiply(const ReduceOp &op, at::Tensor tensor)
 {
     if (op != ReduceOp::PREMUL_SUM)
         return;
-    const auto *factor = dynamic_cast<const c10d::PreMulSumSupplement *>(op.supplement_.get());
+    const auto *factor = dynamic_cast<const c10d::NCCLPreMulSumSupplement *>(op.supplement_.get());
     TORCH_CHECK(factor != nullptr, "psring: PREMUL_SUM without its factor");
     at::NoGradGuard no_grad;
     if (factor->tensor_factor.defined())

@@ -23,10 +23,22 @@
 #include <thread>
 #include <unordered_map>
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+/* Whether this is torch 2.MINOR or a later one. */
+#define TORCH_SINCE(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
+
+/* override, of a function that earlier versions of torch do not have, and so do not call. */
+#if TORCH_SINCE(15)
+#define OVERRIDES override
+#else
+#define OVERRIDES
+#endif
 
 namespace
 {
@@ -611,11 +623,11 @@ class PsringWork : public c10d::Work
     {
         return operation_->future();
     }
-    uint64_t getSequencenumber() const override
+    uint64_t getSequencenumber() const OVERRIDES
     {
         return number_;
     }
-    milliseconds getTimeout() const override
+    milliseconds getTimeout() const OVERRIDES
     {
         return timeout_;
     }
