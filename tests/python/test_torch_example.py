@@ -17,6 +17,7 @@ if __name__ == "__main__":
     started(*sys.argv[1:3])
 
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 from test_torch_starts import free_port, places  # noqa: E402
 
 launcher, example = (sys.argv + [""] * 4)[3:5]
@@ -48,6 +49,20 @@ def documented(name, more, program, arguments):
     return [program, *more, *before, example, *arguments]
 
 
+def without_libuv():
+    """(variables, options) with which docs/pytorch.md has torchrun start for a PyTorch that is
+    built without libuv; nothing for another one."""
+    try:
+        dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        return {}, []
+    except RuntimeError as failure:
+        if "libuv" not in str(failure):
+            raise
+    _, _, block = PAGE.read_text(encoding="utf-8").partition("\n```\nexport ")
+    variables, command = [line.split() for line in block.splitlines()[:2]]
+    return dict(variable.split("=") for variable in variables), command[1:command.index("--nproc-per-node")]
+
+
 def with_variables(command, ranks):
     """The same with the variables that a launcher would set, for each of its ranks."""
     started = [subprocess.Popen(command, env={**bare(), **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for variables in ranks]
@@ -62,9 +77,10 @@ def examples(tap, folder):
     mpirun, version = shutil.which("mpirun"), ""
     if mpirun:
         version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
+    variables, options = without_libuv()
     root = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if "Open MPI" in version else []
     found = {}
-    for name, program, more in [("psring run", launcher, []), ("torchrun", torchrun, ["--master-port", free_port()]), ("mpirun", mpirun, root),
+    for name, program, more in [("psring run", launcher, []), ("torchrun", torchrun, options or ["--master-port", free_port()]), ("mpirun", mpirun, root),
                                 ("srun", shutil.which("srun"), []), ("Slurm's variables", sys.executable, [])]:
         if not program:
             tap.skip("the example under " + name, "%s is not installed" % name)
@@ -72,7 +88,8 @@ def examples(tap, folder):
         if name in places():
             done = with_variables([program, example, *arguments], places()[name])
         else:
-            done = subprocess.run(documented(name, more, program, arguments), env=bare(), capture_output=True, text=True, timeout=PATIENCE_S)
+            done = subprocess.run(documented(name, more, program, arguments), env={**bare(), **variables}, capture_output=True, text=True,
+                                  timeout=PATIENCE_S)
         accuracies = re.findall(r"accuracy ([01]\.\d{4})", done.stdout)  # mpirun may join two lines
         found[name] = accuracies
         tap.ok(done.returncode == 0 and len(accuracies) == 2 and len(set(accuracies)) == 1 and float(accuracies[0]) > 0.5,
