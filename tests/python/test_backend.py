@@ -127,11 +127,14 @@ def compiling(tap):
         with open(copier, "w") as file:
             file.write('#!/bin/sh\necho built >>%s\nwhile [ "$1" != -o ]; do shift; done\ncp %s "$2"\n' % (count, built))
         os.chmod(copier, 0o755)
-        three = [subprocess.Popen([python, "-c", ask + "print(_compile.compiled().__name__)"], stdout=subprocess.PIPE, text=True,
+        three = [subprocess.Popen([python, "-c", ask + "print(_compile.compiled().__name__)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "three"), "CXX": copier}) for _ in range(3)]
-        said = [process.communicate(timeout=PATIENCE_S)[0] for process in three]
+        ended = [process.communicate(timeout=PATIENCE_S) for process in three]
+        said = [out for out, _ in ended]
+        told = [line for _, err in ended for line in err.splitlines()]
         tap.ok(said == 3 * ["psring_torch_backend\n"] and pathlib.Path(count).read_text() == "built\n" and not stale.exists(),
                "of three processes one compiles, and what a killed build left is removed", said + [pathlib.Path(count).read_text()])
+        tap.ok(len(told) == 1 and documented(told[0]), "which says so, as documented", told)
         done = run(ask + "import pathlib, torch\ns = [pathlib.Path(_compile.__file__)]\na = _compile.key(s)\ntorch.__version__ = '99.1.0'\n"
                    "b = _compile.key(s)\nprint(torch.__version__ in b, a != b)")
         tap.ok(done.stdout.split() == ["True", "True"], "another version of torch has a build of its own", done.stdout.splitlines() + done.stderr.splitlines())

@@ -13,6 +13,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 
@@ -97,7 +98,9 @@ def _build(built):
         shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=built.parent) as folder:
         out = pathlib.Path(folder) / built.name
-        done = subprocess.run(_command(out), capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+        command = _command(out)
+        print("psring: compiling the backend for torch %s, once: a minute or two" % torch.__version__, file=sys.stderr, flush=True)
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
         if done.returncode != 0:
             log = built.with_suffix(".log")
             log.write_text(done.stderr)
