@@ -110,7 +110,7 @@ def compiling(tap):
         # As Debian's PyTorch without the package of its headers.
         done = run(ask + "import torch\ntorch.__file__ = '%s/torch/__init__.py'\n"
                    "try:\n _compile.compiled()\nexcept p.UnsupportedError as e: print(e)" % folder, PATH=folder, XDG_CACHE_HOME=folder, CXX="")
-        tap.ok("%s/torch/include) are missing: install g++ libtorch-dev;" % folder in done.stdout and done.stdout.count("\n") == 1 and done.stderr == "",
+        tap.ok("%s/torch/include) are missing: install g++ libtorch-dev pybind11-dev;" % folder in done.stdout and done.stdout.count("\n") == 1 and done.stderr == "",
                "without torch's headers as well, the same line has all that is to be installed", done.stdout.splitlines() + done.stderr.splitlines())
         broken = os.path.join(folder, "broken-c++")
         with open(broken, "w") as file:
@@ -120,6 +120,11 @@ def compiling(tap):
         left = [path.name for path in pathlib.Path(folder).rglob("*") if path.suffix == ".so" or path.name.startswith("building-")]
         tap.ok("x.cpp:1: error: no such thing" in done.stdout and not left, "a build that fails is told by its first error and leaves nothing",
                done.stdout.splitlines() + done.stderr.splitlines() + left)
+        with open(broken, "w") as file:
+            file.write("#!/bin/sh\necho 'x.hpp:1: fatal error: pybind11/chrono.h: No such file or directory' >&2\nexit 1\n")
+        done = run(ask + "try:\n _compile.compiled()\nexcept p.UnsupportedError as e: print(e)", XDG_CACHE_HOME=folder, CXX=broken)
+        tap.ok("pybind11 is missing: install pybind11-dev;" in done.stdout, "so is pybind11, which Debian's headers of torch do not bring along",
+               done.stdout.splitlines() + done.stderr.splitlines())
         stale = pathlib.Path(folder, "three", "psring", pathlib.Path(built).parent.name, "building-killed")
         stale.mkdir(parents=True)
         stale.joinpath(pathlib.Path(built).name).write_text("torn")

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import pathlib
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -47,17 +48,23 @@ def _compiler():
     return next((command for command in ([named] if named else [["c++"], ["g++"], ["clang++"]]) if shutil.which(command[0])), None)
 
 
+def _missing(missing):
+    """missing: (what, package) of each."""
+    return UnsupportedError("unsupported", "the backend psring is compiled when it is first used, and %s %s missing: install %s; %s"
+                            % (" and ".join(what for what, _ in missing), "is" if len(missing) == 1 else "are",
+                               " ".join(package for _, package in missing), INSTEAD))
+
+
 def _check_tools(include, python):
     """include, python: where torch's headers and Python's are. Debian has each in a package of its
-    own; torch's wheels have its headers in them."""
+    own; torch's wheels have its headers in them, and pybind11's."""
     missing = [] if _compiler() else [("a C++ compiler (%s)" % (os.environ.get("CXX") or "c++, or what CXX names"), "g++")]
-    for folder, header, package in ((python, "Python.h", "python3-dev"), (include, "torch/csrc/distributed/c10d/Backend.hpp", "libtorch-dev")):
+    for folder, header, package in ((python, "Python.h", "python3-dev"),
+                                    (include, "torch/csrc/distributed/c10d/Backend.hpp", "libtorch-dev pybind11-dev")):
         if not os.path.exists(os.path.join(folder, header)):
             missing.append(("%s (%s)" % (header, folder), package))
     if missing:
-        raise UnsupportedError("unsupported", "the backend psring is compiled when it is first used, and %s %s missing: install %s; %s"
-                               % (" and ".join(what for what, _ in missing), "is" if len(missing) == 1 else "are",
-                                  " ".join(package for _, package in missing), INSTEAD))
+        raise _missing(missing)
 
 
 def _folder():
@@ -104,6 +111,9 @@ def _build(built):
         if done.returncode != 0:
             log = built.with_suffix(".log")
             log.write_text(done.stderr)
+            # The compiler alone knows where else it may be.
+            if re.search(r"fatal error: \W?pybind11/", done.stderr):
+                raise _missing([("pybind11", "pybind11-dev")])
             first = next((line for line in done.stderr.splitlines() if "error" in line), "status %d" % done.returncode)
             raise UnsupportedError("unsupported", "the backend psring could not be compiled for torch %s: %s (all of it: %s); %s"
                                    % (torch.__version__, first.strip(), log, INSTEAD))
