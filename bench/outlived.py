@@ -13,6 +13,7 @@ of itself have the mark if the script itself began with it: is_shown().
 usage of shell scripts, with the mark in PSR_SCRIPT_MARK: outlived.py PROCESS"""
 
 import atexit
+import contextlib
 import os
 import select
 import shutil
@@ -114,7 +115,8 @@ def end_marked(mark):
     while True:
         marked = _marked(mark)
         for fd in marked.values():
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
         end = time.monotonic() + GRACE_S
         ended = {number for number, fd in marked.items() if number not in lasting and _has_ended(fd, end - time.monotonic())}
         for fd in marked.values():
