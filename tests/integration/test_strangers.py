@@ -31,8 +31,9 @@ HOARDERS = 200  # that each announce a large frame and send all of it but the en
 HELD = 64  # strangers' connections that a process holds
 WAVE = 16  # hoarders that come before the process has been awaited to end those that are too many
 FRAME_BYTES = 1 << 20  # the largest
-# what hoarders may at most cost: what is held, the wave that has just come, and what goes with it
-HOARD_BYTES = (HELD + WAVE + 8) * FRAME_BYTES
+# What hoarders may at most cost: what is held, the wave that has just come, the one before, whose
+# sockets are closed before their memory is free, and what goes with them. All would be 200.
+HOARD_BYTES = (HELD + 2 * WAVE + 8) * FRAME_BYTES
 FLOOD_BYTES = CONNECTIONS * (64 << 10)  # all of the crowd at once, and a connection's own buffers
 LINES, WINDOW_S = 10, 10  # a process logs at most so many strangers in such a time
 
