@@ -14,9 +14,9 @@
 /* ---- writing ---- */
 
 /* A number is written as a number where every program reads the same one back: cJSON writes 15
- * digits where those come within an ulp, and a double holds whole numbers up to 2^53. Others (a
- * large seed, a rate of 17 digits) are written as text, which the option reads. */
-#define EXACT_MOST (UINT64_C(1) << 53)
+ * digits where those come within an ulp, also of a whole number that has 16. Others (a large seed,
+ * a rate of 17 digits) are written as text, which the option reads. */
+#define WRITTEN_MOST UINT64_C(999999999999999)
 
 static cJSON *number_or_text(double number, bool exact, const char *text)
 {
@@ -43,7 +43,7 @@ static cJSON *value_of(const psr_option *option, const psr_config *config)
     case PSR_OPTION_BYTES: {
         uint64_t value;
         memcpy(&value, field, sizeof value);
-        return number_or_text((double)value, !is_word && value <= EXACT_MOST, text);
+        return number_or_text((double)value, !is_word && value <= WRITTEN_MOST, text);
     }
     case PSR_OPTION_DOUBLE: {
         double value;
@@ -55,7 +55,7 @@ static cJSON *value_of(const psr_option *option, const psr_config *config)
     case PSR_OPTION_DURATION: { /* steps are a number, epochs ("30e") a text */
         char *end;
         const unsigned long long steps = strtoull(text, &end, 10);
-        return number_or_text((double)steps, *end == '\0' && steps <= EXACT_MOST, text);
+        return number_or_text((double)steps, *end == '\0' && steps <= WRITTEN_MOST, text);
     }
     case PSR_OPTION_STRING:
     case PSR_OPTION_ENUM:
@@ -104,6 +104,9 @@ psr_err psr_config_to_json_for_shards(const psr_config *config, char **ret_json)
 }
 
 /* ---- reading ---- */
+
+/* A double holds all whole numbers up to here. */
+#define EXACT_MOST (UINT64_C(1) << 53)
 
 static bool is_numeric(const psr_option *option)
 {

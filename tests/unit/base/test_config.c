@@ -325,6 +325,29 @@ static void values_have_types_and_texts_of_earlier_versions_are_read(void **stat
     assert_memory_equal(&config, &read, sizeof config);
 }
 
+/* cJSON writes 15 digits of some whole numbers of 16. */
+static void every_seed_comes_back(void **state)
+{
+    (void)state;
+    static const uint64_t seeds[] = {0,
+                                     999999999999999,
+                                     1000000000000000,
+                                     8865314999999999,
+                                     UINT64_C(1) << 53,
+                                     (UINT64_C(1) << 53) + 1};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        psr_config config, read;
+        char *json = NULL;
+        psr_config_defaults(&config);
+        psr_config_defaults(&read);
+        config.seed = seeds[i];
+        assert_int_equal(psr_config_to_json(&config, &json), PSR_OK);
+        assert_int_equal(psr_config_from_json(&read, json, strlen(json)), PSR_OK);
+        assert_int_equal(read.seed, seeds[i]);
+        free(json);
+    }
+}
+
 static void readers_see_one_text_for_a_number_and_for_an_earlier_text(void **state)
 {
     (void)state;
@@ -1488,6 +1511,7 @@ int main(void)
         cmocka_unit_test(slices_take_about_a_millisecond_of_the_link),
         cmocka_unit_test(json_goes_on_top_of_what_was_there),
         cmocka_unit_test(values_have_types_and_texts_of_earlier_versions_are_read),
+        cmocka_unit_test(every_seed_comes_back),
         cmocka_unit_test(readers_see_one_text_for_a_number_and_for_an_earlier_text),
         cmocka_unit_test(wrong_json_is_refused_by_name_and_changes_nothing),
         cmocka_unit_test(json_that_is_cut_or_nested_without_end_is_refused),
