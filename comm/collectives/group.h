@@ -192,9 +192,8 @@ bool psr_request_lent_to(const psr_request *request, psr_peer *ret_peer);
 /* Whether it waits for any rank of the group, in which case psr_request_waits names none. */
 bool psr_request_waits_for_any(const psr_request *request);
 /* Whether the operation cannot be done without a further message of the member of that number among
- * all ranks: values that have not come, or the credit for values that this rank still has to send.
- * Every operation that is under way waits for such a message of some member, or for members who
- * wait for others themselves. */
+ * all ranks: values that have not come, or the credit for values that this rank still has to
+ * send. */
 bool psr_request_lacks(const psr_request *request, uint32_t name);
 /* Of a receive or a probe that is done: whose message it is, with its tag, number of values and
  * type. false: the probe found none. */

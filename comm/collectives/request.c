@@ -469,7 +469,7 @@ bool psr_request_lacks(const psr_request *r, uint32_t name)
 {
     if (!r->active || psr_request_waits_for_any(r))
         return false;
-    if (!r->matched && (r->is_message || r->call.kind == PSR_KIND_PROBE))
+    if (r->is_message && !r->matched)
         return psr_group_name(r->group, r->peer) == name;
     for (uint32_t i = 0; i < r->in_count; i++)
         if (psr_group_name(r->group, r->in[i].peer) == name &&

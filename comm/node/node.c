@@ -262,8 +262,22 @@ static const psr_node_request *oldest_of(const psr_node_group *g)
     return oldest;
 }
 
+/* A rank that has what was lent in a request which has ended, well or with its group. */
+static bool waits_for_loans(const psr_node *node, psr_peer *ret_peer)
+{
+    const psr_node_request *owed = psr_node_due_first(node);
+    if (owed != NULL && owed->owed)
+        return psr_node_request_lent_to(owed, ret_peer);
+    for (const psr_node_group *g = node->failing > 0 ? node->groups : NULL; g != NULL; g = g->next)
+        for (const psr_node_request *r = g->state == PSR_NODE_BROKEN ? g->first : NULL; r != NULL;
+             r = r->next)
+            if (psr_node_request_lent_to(r, ret_peer))
+                return true;
+    return false;
+}
+
 /* Whom this rank waits for: for the sake of ranks that wait for its tables, otherwise in the oldest
- * request under way of any group. */
+ * request under way of any group, otherwise until what it has lent is back. */
 static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret_phase)
 {
     const psr_node_request *oldest = NULL;
@@ -277,11 +291,8 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret
         if (r != NULL && (oldest == NULL || r->since_ms < oldest->since_ms))
             oldest = r;
     }
-    if (oldest == NULL) { /* what was lent in one that has ended may be waited for */
-        oldest = psr_node_due_first(node);
-        if (oldest == NULL || !oldest->owed)
-            return false;
-    }
+    if (oldest == NULL)
+        return waits_for_loans(node, &ret_waiting->peer);
     if (psr_node_request_waits_for_any(oldest)) { /* waiting for itself means waiting for any */
         ret_waiting->peer = (psr_peer){PSR_ROLE_WORKER, node->options.rank};
         return true;

@@ -4,7 +4,9 @@
  *   1. whoever leaves says in DONE how many messages it has sent to each rank;
  *   2. a rank that waits reports for whom. If that one has left, the coordinator says so, once,
  *      with how many messages there are of it (LEFT);
- *   3. when as many have come, an operation that lacks one more fails, and with it its group.
+ *   3. when as many have come, an operation that lacks one more fails, and with it its group;
+ *   4. the channel to the rank is cut when it is known to have left, so that what was lent to it
+ *      comes back: who waits for that, reports it as any other wait.
  *
  * No clock decides: as long as messages are on their way, the operation waits for them. Costs one
  * message for each pair of ranks of which one waits for the other after it has left. */
@@ -82,5 +84,6 @@ void psr_node_left_take(psr_node *node, const psr_message *message, int64_t now_
     }
     node->last[left.rank] = left.messages;
     node->any_left = true;
+    node->options.cut(node->options.context, (psr_peer){PSR_ROLE_WORKER, left.rank});
     (void)psr_node_left_tick(node, now_ms);
 }

@@ -263,6 +263,8 @@ void psr_node_request_end(psr_node_request *request, const psr_failure *failure)
 void psr_node_request_fail_alone(psr_node_request *request, psr_err err);
 /* Takes it out of its group's list and frees it. */
 void psr_node_request_drop(psr_node_request *request);
+/* A rank to which it has lent what has not come back. false: there is none. */
+bool psr_node_request_lent_to(const psr_node_request *request, psr_peer *ret_peer);
 /* The rank that it waits for. false: none, or any. */
 bool psr_node_request_waits(const psr_node_request *request, psr_waiting *ret_waiting);
 /* Whether it waits for a message of any rank of its group. */

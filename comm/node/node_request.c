@@ -165,11 +165,17 @@ bool psr_node_request_waits_for_any(const psr_node_request *r)
     return r->request != NULL && psr_request_waits_for_any(r->request);
 }
 
+bool psr_node_request_lent_to(const psr_node_request *r, psr_peer *ret_peer)
+{
+    if (r->of_table)
+        return psr_node_table_lent_to(r->group->table, &r->call, ret_peer);
+    return r->request != NULL && psr_request_lent_to(r->request, ret_peer);
+}
+
 bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
 {
     if (r->owed)
-        return r->of_table ? psr_node_table_lent_to(r->group->table, &r->call, &ret_waiting->peer)
-                           : psr_request_lent_to(r->request, &ret_waiting->peer);
+        return psr_node_request_lent_to(r, &ret_waiting->peer);
     if (r->next_step != NULL)
         return psr_node_request_waits(r->next_step, ret_waiting);
     return r->of_table ? psr_node_table_call_waits(r->group->table, &r->call, ret_waiting)

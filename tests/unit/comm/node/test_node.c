@@ -499,6 +499,38 @@ static void who_does_not_give_back_what_it_was_lent_is_named(void **state)
     expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 1 on host has left");
 }
 
+/* It reads nothing more. */
+static void who_has_left_gives_back_at_once_what_it_was_lent(void **state)
+{
+    (void)state;
+    member *m = lend_to_rank_1();
+    tell_left(0, 1, world.members[1].sent[0]);
+    assert_int_equal(m->cuts, 2);
+    give_all_back(); /* as the end of the channel does */
+    assert_true(psr_node_request_ended(m->request));
+    expect_ok(psr_node_request_status(m->request));
+    assert_int_equal(m->findings, 0);
+}
+
+/* Its call has failed, and ends when its values are back. */
+static void who_has_left_gives_back_what_a_broken_group_has_lent_it(void **state)
+{
+    (void)state;
+    psr_msg_progress progress = {0};
+    member *m = lend_to_rank_1();
+    judge(0, PSR_ERR_PEER, PSR_SCOPE_GROUP, 2, "rank 2 on host has left");
+    pass(100);
+    psr_node_report(m->node, &progress); /* so it is told */
+    assert_true(progress.waits && progress.waits_for.rank == 1);
+    assert_int_equal(m->cuts, 0);
+    tell_left(0, 1, world.members[1].sent[0]);
+    assert_int_equal(m->cuts, 2);
+    give_all_back();
+    assert_true(psr_node_request_ended(m->request));
+    psr_node_report(m->node, &progress);
+    assert_false(progress.waits);
+}
+
 static void who_gives_back_late_may(void **state)
 {
     (void)state;
@@ -579,6 +611,8 @@ int main(void)
         TEST(who_has_left_is_waited_for_as_long_as_its_messages_are_on_their_way),
         TEST(who_has_left_matters_only_to_who_waits_for_it),
         SHARING_TEST(who_does_not_give_back_what_it_was_lent_is_named),
+        SHARING_TEST(who_has_left_gives_back_at_once_what_it_was_lent),
+        SHARING_TEST(who_has_left_gives_back_what_a_broken_group_has_lent_it),
         SHARING_TEST(who_gives_back_late_may),
         TEST(values_for_a_group_that_is_not_open_are_a_violation),
     };
