@@ -78,22 +78,28 @@ static void be_ready_badly(fixture *f, const char *text, const char *why)
     assert_non_null(strstr(f->line, why));
 }
 
+/* begin, then the letter so often, then the object's end. */
+static void be_ready_too_long(fixture *f, const char *begin, char letter, size_t count,
+                              const char *why)
+{
+    char text[PSR_SCHEDULER_ENGINES_MAX + 64];
+    const int length = snprintf(text, sizeof text, "%s", begin);
+    assert_true((size_t)length + count + sizeof "\"}" <= sizeof text);
+    memset(text + length, letter, count);
+    strcpy(text + length + count, "\"}");
+    be_ready_badly(f, text, why);
+}
+
 static void what_worker_0_says_about_loops_is_one_line_that_is_not_too_long(void **state)
 {
-    char text[PSR_SCHEDULER_LOOPS_MAX + 64];
-    const int length = snprintf(text, sizeof text, "{\"algorithms\": \"ddd\", \"loops\": \"");
-    memset(text + length, 'a', PSR_SCHEDULER_LOOPS_MAX);
-    strcpy(text + length + PSR_SCHEDULER_LOOPS_MAX, "\"}");
-    be_ready_badly(*state, text, "its field loops is not a line of text");
+    be_ready_too_long(*state, "{\"algorithms\": \"ddd\", \"loops\": \"", 'a',
+                      PSR_SCHEDULER_LOOPS_MAX, "its field loops is not a line of text");
 }
 
 static void what_worker_0_says_about_engines_is_a_list_of_numbers_that_is_not_too_long(void **state)
 {
-    char text[PSR_SCHEDULER_ENGINES_MAX + 64];
-    const int length = snprintf(text, sizeof text, "{\"algorithms\": \"\", \"engines\": \"");
-    memset(text + length, '1', PSR_SCHEDULER_ENGINES_MAX);
-    strcpy(text + length + PSR_SCHEDULER_ENGINES_MAX, "\"}");
-    be_ready_badly(*state, text, "its field engines is not a list of numbers");
+    be_ready_too_long(*state, "{\"algorithms\": \"\", \"engines\": \"", '1',
+                      PSR_SCHEDULER_ENGINES_MAX, "its field engines is not a list of numbers");
 }
 
 static void engines_are_numbers(void **state)
