@@ -125,6 +125,11 @@ size_t psr_cuda_build_count(const psr_cuda_build *b, uint32_t node)
     return (size_t)b->batch * psr_cuda_build_channels(b, node) * n->height * n->width;
 }
 
+bool psr_cuda_build_is_number(const psr_cuda_build *b, uint32_t node)
+{
+    return psr_cuda_build_count(b, node) == b->batch;
+}
+
 psr_cuda_type psr_cuda_build_type(const psr_cuda_build *b, uint32_t node)
 {
     return node >= b->tail ? PSR_CUDA_FLOAT32 : b->type;

@@ -288,7 +288,7 @@ static void point(psr_cuda_build *b, uint32_t node, psr_cuda_pointwise mode)
 
 static void relu(psr_cuda_build *b, uint32_t node)
 {
-    if (psr_cuda_build_count(b, node) > 1) {
+    if (!psr_cuda_build_is_number(b, node)) {
         point(b, node, PSR_CUDA_RELU_BACKWARD);
         return;
     }

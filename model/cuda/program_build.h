@@ -57,6 +57,8 @@ size_t psr_cuda_type_bytes(psr_cuda_type type);
 /* With the images' further channels. */
 uint32_t psr_cuda_build_channels(const psr_cuda_build *b, uint32_t node);
 size_t psr_cuda_build_count(const psr_cuda_build *b, uint32_t node); /* of its value's elements */
+/* Whether its value is one number a sample, as a squeezed image's may be. */
+bool psr_cuda_build_is_number(const psr_cuda_build *b, uint32_t node);
 psr_cuda_type psr_cuda_build_type(const psr_cuda_build *b, uint32_t node); /* of its value */
 psr_cuda_window psr_cuda_build_window(const psr_cuda_build *b, uint32_t node);
 /* Whether a filter lies in the arena as a graph reads it. */

@@ -338,10 +338,10 @@ static uint32_t room_of_value(psr_cuda_build *b, uint32_t node)
     return b->values[node];
 }
 
-/* cuDNN has no engine for a graph of a value alone, as a squeezed image of a batch of 1 may be. */
+/* cuDNN has no engine for a graph of one number a sample. */
 static void relu(psr_cuda_build *b, uint32_t node)
 {
-    if (psr_cuda_build_count(b, node) > 1) {
+    if (!psr_cuda_build_is_number(b, node)) {
         point(b, node, PSR_CUDA_RELU);
         return;
     }

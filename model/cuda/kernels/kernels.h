@@ -35,7 +35,7 @@
     K(product)       /* c = a b in float32, without tensor cores */                                \
     K(column_sums)   /* sum of a matrix's rows */                                                  \
     K(add)           /* y = a + b */                                                               \
-    K(relu)          /* of a value alone, for which cuDNN has no engine; and backward */           \
+    K(relu)          /* of one number a sample: cuDNN has no engine; and backward */               \
     K(sgd)           /* the optimizer's update of a run of the arena */                            \
     K(adam)                                                                                        \
     K(finite) /* whether all is finite; multiplies by a factor (fp16's loss scale) */

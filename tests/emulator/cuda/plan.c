@@ -141,8 +141,9 @@ static const char *refuse_pointwise(const reading *r)
     const psr_cuda_tensor *y = tensor(r, two ? 2 : 1);
     if (!same_shape(x, y))
         return "its value and its result differ in shape";
-    if (r->graph->operation_count == 1 && psr_emulator_count(y) == 1)
-        return "there is no engine for a value alone";
+    if (r->graph->operation_count == 1 && y->rank == 4 &&
+        psr_emulator_count(y) == (size_t)y->dims[0])
+        return "there is no engine for one number a sample";
     if (same_shape(b, y) || psr_emulator_count(b) == 1)
         return NULL;
     const uint32_t fastest = y->rank == 4 ? 1 : 2;
