@@ -78,9 +78,16 @@ static psr_err await(char *const *words, int out, int err_file, int *ret_status)
     psr_child child;
     const psr_child_surroundings surroundings = {
         .directory = ".", .out = dup(out), .err = dup(err_file), .inherits = -1};
-    PSR_TRY(psr_child_start_program(words, &surroundings, &child));
-    running_end = child.pidfd;
-    running = child.pid;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before); /* a signal's handler ends it: it must know it */
+    const psr_err err = psr_child_start_program(words, &surroundings, &child);
+    if (err == PSR_OK) {
+        running_end = child.pidfd;
+        running = child.pid;
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    PSR_TRY(err);
     psr_child_wait(&child);
     running = 0;
     *ret_status = child.status;
