@@ -25,8 +25,10 @@
 /* How long the launcher may take nothing of the last lines of processes that have ended. */
 #define TELLING_MS 500
 /* The time that the scheduler gets to notice too that the launcher is silent or gone, to ask all
- * processes what they are doing, and to end the run. That is better than a signal. */
-#define NAMING_MS 1000
+ * processes what they are doing, and to end the run. That is better than a signal, which they would
+ * tell as a person's. Programs of others learn nothing from it. */
+#define NAMING_MS 5000
+#define NAMING_OF_PROGRAMS_MS 1000
 
 typedef struct line_from {
     psr_agent *agent;
@@ -356,20 +358,23 @@ static psr_err wait_for_events(psr_agent *a)
     return psr_line_reader_visit(&a->commands, psr_agent_command, a);
 }
 
+static void end_without_launcher(psr_agent *a, const char *because)
+{
+    a->because = because;
+    psr_agent_end_all(a, psr_agent_runs_program(a) ? NAMING_OF_PROGRAMS_MS : NAMING_MS);
+}
+
 static psr_err agent_loop(psr_agent *a)
 {
     bool running = false, all_told = true;
     for (;;) {
         PSR_TRY(wait_for_events(a));
         int64_t now = psr_clock_ms();
-        if (a->commands.fd < 0 && a->because == NULL) {
-            a->because = "the launcher has gone";
-            psr_agent_end_all(a, NAMING_MS);
-        }
-        if (psr_agent_look(a) - a->heard_ms >= a->deadline_ms && a->because == NULL) {
-            a->because = "the launcher gave no sign of life for longer than the deadline";
-            psr_agent_end_all(a, NAMING_MS);
-        }
+        if (a->commands.fd < 0 && a->because == NULL)
+            end_without_launcher(a, "the launcher has gone");
+        if (psr_agent_look(a) - a->heard_ms >= a->deadline_ms && a->because == NULL)
+            end_without_launcher(a,
+                                 "the launcher gave no sign of life for longer than the deadline");
         PSR_TRY(attend_all(a, &running, &all_told));
         see_stops(a);
         check_stopped(a, now);

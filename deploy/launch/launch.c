@@ -30,7 +30,9 @@
 /* how long the screen may take to print waiting text before Ctrl-Z stops the launcher */
 #define LAST_LINE_MS 200
 #define DESCRIPTORS_BESIDE 64 /* descriptors that the launcher itself needs */
-#define UNREAD_MS 500         /* for a reader of the last lines, after an order to end at once */
+/* For a reader that takes nothing of the last lines, after an order to end at once; one more order
+ * ends it. */
+#define UNREAD_MS 5000
 
 /* ---- what a process is started with ---- */
 
