@@ -190,19 +190,38 @@ static bool judge(list *l, const place *at, const psr_onednn_implementation *ite
     return false;
 }
 
-/* Compiled as the back end does: first all direct, then by the rule. */
-static psr_err compile(const psr_onednn_context *context, const psr_network *net,
-                       const psr_fusion_groups *groups, const place *at, psr_onednn_exec **ret_exec)
+/* What the rule chooses, in training and in inference: from a plan in which all are direct. */
+static psr_err choose(const psr_onednn_context *context, const psr_network *net,
+                      const psr_fusion_groups *groups, uint32_t batch, char **ret_choices)
 {
     psr_onednn_exec *direct;
-    char *choices = NULL;
-    PSR_TRY(psr_onednn_exec_new(context, net, groups, "", at->batch, true, &direct));
-    psr_err err = psr_onednn_pick(direct, psr_onednn_decide_by_rule, &choices);
+    PSR_TRY(psr_onednn_exec_new(context, net, groups, "", batch, true, &direct));
+    const psr_err err = psr_onednn_pick(direct, psr_onednn_decide_by_rule, ret_choices);
     psr_onednn_exec_free(direct);
-    if (err == PSR_OK)
-        err = psr_onednn_exec_new(context, net, groups, choices, at->batch, at->training, ret_exec);
-    free(choices);
     return err;
+}
+
+/* Compiled as the back end does. */
+static bool check_passes(list *l, place at, const psr_onednn_context *context,
+                         const psr_network *net, const psr_fusion_groups *groups)
+{
+    bool good = true;
+    char *choices = NULL;
+    const psr_err chosen = choose(context, net, groups, at.batch, &choices);
+    for (int training = 0; training < 2; training++) {
+        psr_onednn_exec *exec = NULL;
+        at.training = training;
+        psr_err err = chosen;
+        if (err == PSR_OK)
+            err = psr_onednn_exec_new(context, net, groups, choices, at.batch, at.training, &exec);
+        for (uint32_t i = 0; err == PSR_OK && i < exec->implementations.count; i++)
+            good = judge(l, &at, &exec->implementations.items[i], NULL) && good;
+        if (err != PSR_OK)
+            good = judge(l, &at, NULL, psr_err_detail()) && good;
+        psr_onednn_exec_free(exec);
+    }
+    free(choices);
+    return good;
 }
 
 static bool check_place(list *l, const place *at)
@@ -211,7 +230,6 @@ static bool check_place(list *l, const place *at)
     psr_network *net = NULL;
     psr_fusion_groups groups = {0};
     psr_onednn_context context = {0};
-    psr_onednn_exec *exec = NULL;
     psr_err err =
         psr_network_new(at->network, 10, grey ? 1 : 3, at->size, at->size, PSR_SHORTCUT_A, &net);
     if (err == PSR_OK)
@@ -219,14 +237,8 @@ static bool check_place(list *l, const place *at)
     context.only_plans = true;
     if (err == PSR_OK)
         err = psr_fusion_groups_init(net, &groups);
-    if (err == PSR_OK)
-        err = compile(&context, net, &groups, at, &exec);
-    bool good = true;
-    for (uint32_t i = 0; err == PSR_OK && i < exec->implementations.count; i++)
-        good = judge(l, at, &exec->implementations.items[i], NULL) && good;
-    if (err != PSR_OK)
-        good = judge(l, at, NULL, psr_err_detail());
-    psr_onednn_exec_free(exec);
+    const bool good = err == PSR_OK ? check_passes(l, *at, &context, net, &groups)
+                                    : judge(l, at, NULL, psr_err_detail());
     psr_fusion_groups_done(&groups);
     psr_onednn_context_close(&context);
     psr_network_free(net);
@@ -248,16 +260,14 @@ static bool walk_network(list *l, const grid *g, place at)
     bool good = true;
     for (const uint32_t *size = g->sizes; *size != 0; size++)
         for (const uint32_t *batch = g->batches; *batch != 0; batch++)
-            for (const uint32_t *threads = g->threads; *threads != 0; threads++)
-                for (int training = 0; training < 2; training++) {
-                    if (*size < psr_network_find(at.network)->least_size)
-                        continue; /* no image of it */
-                    at.size = *size;
-                    at.batch = *batch;
-                    at.threads = *threads;
-                    at.training = training;
-                    good = check_place(l, &at) && good;
-                }
+            for (const uint32_t *threads = g->threads; *threads != 0; threads++) {
+                if (*size < psr_network_find(at.network)->least_size)
+                    continue; /* no image of it */
+                at.size = *size;
+                at.batch = *batch;
+                at.threads = *threads;
+                good = check_place(l, &at) && good;
+            }
     return good;
 }
 
