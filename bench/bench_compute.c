@@ -8,6 +8,7 @@
  * machine happens to all of them. With --grid it measures one point of a grid after the other. */
 #include "base/arrays/arena.h"
 #include "base/clock.h"
+#include "base/system/openmp.h"
 #include "base/config/options_argp.h"
 #include "base/rng.h"
 #include "bench/primitive_sum.h"
@@ -399,6 +400,7 @@ int main(int argc, char **argv)
     };
     const struct argp argp = {options, parse_option, NULL, "How fast one process trains.",
                               NULL,    NULL,         NULL};
+    psr_openmp_begin(argv); /* as psring-worker */
     argp_err_exit_status = 2;
     bench_settings settings = {.steps = 10};
     psr_config_defaults(&settings.config);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/system/memory.h"
+#include "base/system/openmp.h"
 #include "comm/members/provision.h"
 #include "model/backend.h"
 #include "net/transport.h"
@@ -190,6 +191,7 @@ static void print_version(FILE *to, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
+    psr_openmp_begin(argv);
     argp_program_version_hook = print_version;
     psr_clock_stops_with_process();
     psr_memory_keep_pages();

@@ -1,6 +1,5 @@
 #include "base/system/environment.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,14 @@ static bool same_name(const char *a, const char *b)
 {
     size_t length = strcspn(a, "=");
     return length == strcspn(b, "=") && memcmp(a, b, length) == 0;
+}
+
+bool psr_environment_has(const psr_environment *e, const char *name)
+{
+    for (size_t i = 0; i < e->count; i++)
+        if (same_name(e->items[i], name))
+            return true;
+    return false;
 }
 
 void psr_environment_unset(psr_environment *e, const char *name)

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct psr_environment {
@@ -17,6 +18,7 @@ PSR_MUST_CHECK psr_err psr_environment_begin(size_t more, psr_environment *ret_e
 /* text: "NAME=VALUE", borrowed for as long as the environment is; takes the place of NAME's last
  * value. */
 void psr_environment_set(psr_environment *environment, const char *text);
+bool psr_environment_has(const psr_environment *environment, const char *name);
 void psr_environment_unset(psr_environment *environment, const char *name);
 void psr_environment_done(psr_environment *environment);
 

@@ -1,6 +1,7 @@
 /* What the launcher tells an agent: to begin, what to run, to start processes, to end. */
 #include "deploy/agent/agent_private.h"
 
+#include "base/system/openmp.h"
 #include "base/text/printable.h"
 #include "base/text/secret.h"
 #include "comm/members/provision.h"
@@ -12,6 +13,7 @@
 
 #define DEADLINE_S_MAX 1e6
 #define GRACE_MS_MAX 1e6
+#define OWN_VARIABLES 1 /* beside those of -x: psr_openmp_set */
 
 /* The process of a spawn command, not yet started. */
 static psr_err read_spawn(const psr_agent *a, const cJSON *command, psr_agent_process *ret_process)
@@ -63,7 +65,7 @@ static psr_err start_program(const psr_agent *a, psr_agent_process *p,
 
 /* One of psring's own programs, from this program's directory: the launcher does not decide which
  * program is run, but for whether a worker is the one that knows GPUs. */
-static psr_err start_own(const psr_agent *a, psr_agent_process *p, bool gpu, cJSON *provision,
+static psr_err start_own(psr_agent *a, psr_agent_process *p, bool gpu, cJSON *provision,
                          const psr_cpus *cpus)
 {
     char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
@@ -73,6 +75,9 @@ static psr_err start_own(const psr_agent *a, psr_agent_process *p, bool gpu, cJS
                                                         : "psring-worker";
     PSR_TRY(psr_program_path(name, path, sizeof path));
     char *argv[] = {path, a->probes ? probe : option, a->probes ? NULL : from, NULL};
+    if (a->environment.items == NULL)
+        PSR_TRY(psr_environment_begin(OWN_VARIABLES, &a->environment));
+    psr_openmp_set(&a->environment);
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
@@ -163,7 +168,8 @@ static psr_err take_variables(psr_agent *a, cJSON *command)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the launcher sent variables after processes were started");
     a->variables = cJSON_DetachItemFromObjectCaseSensitive(command, "variables");
-    PSR_TRY(psr_environment_begin((size_t)cJSON_GetArraySize(a->variables), &a->environment));
+    PSR_TRY(psr_environment_begin(OWN_VARIABLES + (size_t)cJSON_GetArraySize(a->variables),
+                                  &a->environment));
     cJSON_ArrayForEach(item, a->variables)
     {
         if (!cJSON_IsString(item))

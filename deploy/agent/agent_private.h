@@ -60,7 +60,7 @@ typedef struct psr_agent {
     bool shares;         /* sockets is also where its processes share memory */
     psr_program program; /* the program of `psring run`; without words: psring's own processes */
     cJSON *variables;    /* for these two, or NULL */
-    psr_environment environment; /* this agent's environment with them; not begun: unchanged */
+    psr_environment environment; /* of these: this agent's, with them; begun with the first */
     bool probes;                 /* its workers are `psring probe` */
     psr_link_listener listener;  /* from LISTEN to LINK */
 } psr_agent;
