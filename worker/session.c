@@ -6,11 +6,9 @@
 #include "base/log.h"
 #include "comm/command_queue.h"
 #include "comm/loop.h"
-#include "comm/members/member.h"
 #include "comm/operations/early.h"
 #include "comm/view/view.h"
 #include "comm/view/view_queue.h"
-#include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 #include "net/violation.h"
 
@@ -23,22 +21,6 @@
 psr_err psr_session_failure(psr_session *session)
 {
     return psr_loop_failure(session->loop);
-}
-
-/* Whether the step must wait for a decision. With the mutex held. */
-static bool holds_back(const psr_session *session, uint64_t step)
-{
-    const uint64_t next = session->planned_step;
-    return session->held || (session->ends_here && session->stop_at == UINT64_MAX) ||
-           (next != 0 && step >= next && step <= session->stop_at);
-}
-
-static bool is_held_back(psr_session *session)
-{
-    pthread_mutex_lock(&session->mutex);
-    bool held = holds_back(session, session->asked);
-    pthread_mutex_unlock(&session->mutex);
-    return held;
 }
 
 static bool any_restored(psr_session *session)
@@ -78,7 +60,7 @@ static bool satisfied(psr_session *session, psr_wait wait)
     case PSR_WAIT_START:
         return atomic_load(&session->started);
     case PSR_WAIT_HOLD:
-        return !is_held_back(session);
+        return !psr_session_is_held_back(session);
     case PSR_WAIT_SAVED:
         return atomic_load(&session->saved_steps) >= steps;
     case PSR_WAIT_TRACED:
@@ -125,7 +107,7 @@ static void trace_wait(const psr_session *session, psr_wait wait, int64_t begin_
                     0, begin_ns, end_ns);
 }
 
-static psr_err wait_for(psr_session *session, psr_wait wait)
+psr_err psr_session_wait_for(psr_session *session, psr_wait wait)
 {
     PSR_TRY(psr_session_failure(session));
     if (satisfied(session, wait))
@@ -145,7 +127,7 @@ static psr_err wait_for(psr_session *session, psr_wait wait)
 psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase)
 {
     int before = atomic_exchange(&session->phase, (int)phase);
-    psr_err err = wait_for(session, wait);
+    psr_err err = psr_session_wait_for(session, wait);
     atomic_store(&session->phase, before);
     return err;
 }
@@ -156,7 +138,7 @@ psr_err psr_session_command(psr_session *session, const psr_command *command)
 {
     psr_err err = psr_session_failure(session);
     while (err == PSR_OK && !psr_loop_submit(session->loop, command))
-        err = wait_for(session, PSR_WAIT_ROOM);
+        err = psr_session_wait_for(session, PSR_WAIT_ROOM);
     if (err != PSR_OK && command->kind == PSR_COMMAND_SEND)
         psr_outgoing_free(command->object);
     return err;
@@ -189,95 +171,6 @@ static psr_err take_start(void *context, psr_message **message)
     psr_session *session = context;
     (void)message;
     atomic_store(&session->started, true);
-    psr_loop_changed(session->loop);
-    return PSR_OK;
-}
-
-static psr_err take_hold(void *context, psr_message **message)
-{
-    psr_session *session = context;
-    bool change;
-    PSR_TRY(psr_msg_hold_read(*message, &change));
-    pthread_mutex_lock(&session->mutex);
-    /* no step is left to hold back, and after DONE nothing more is due */
-    bool crossed = session->said_done;
-    session->held = session->held || !crossed;
-    session->held_for_change = change;
-    /* Before its first step a worker promises that step: so all workers take at least one step, and
-     * the run has a last one to name. (A run resumed after its last step has none to promise.) */
-    const psr_session_options *o = &session->options;
-    uint64_t first = o->first_step < o->total_steps ? o->first_step : o->total_steps - 1;
-    uint64_t last = session->any_begun ? session->begun : first;
-    pthread_mutex_unlock(&session->mutex);
-    if (crossed)
-        return PSR_OK;
-    psr_log(PSR_LOG_INFO, "told to hold: the run is being %s", change ? "changed" : "stopped");
-    psr_head head = psr_msg_held_head(last);
-    return psr_member_tell(session->options.member, &head, NULL, 0);
-}
-
-static psr_err take_stop_at(void *context, psr_message **message)
-{
-    psr_session *session = context;
-    uint64_t step;
-    PSR_TRY(psr_msg_stop_at_read(*message, &step));
-    pthread_mutex_lock(&session->mutex);
-    session->stop_at = step;
-    session->held = false;
-    pthread_mutex_unlock(&session->mutex);
-    psr_loop_changed(session->loop);
-    return PSR_OK;
-}
-
-/* Checks that the scheduler sends a possible view: the next epoch, from a step on that was not
- * begun. */
-static psr_err check_view(const psr_session *session, const psr_message *message,
-                          const psr_view *view)
-{
-    const psr_view *first = session->options.view;
-    if (view->epoch != session->newest_epoch + 1)
-        return psr_violation(message, "it is of epoch %u after epoch %u", view->epoch,
-                             session->newest_epoch);
-    if (session->any_begun && view->first_step <= session->begun)
-        return psr_violation(message, "it begins with wire step %llu, and %llu has begun",
-                             (unsigned long long)view->first_step,
-                             (unsigned long long)session->begun);
-    if (first == NULL)
-        return PSR_OK;
-    if (view->plan.bucket_count != first->plan.bucket_count ||
-        view->plan.ranks != first->plan.ranks)
-        return psr_violation(message, "it has other buckets or ranks than the first view");
-    for (uint32_t b = 0; b < first->plan.bucket_count; b++) {
-        const psr_span one = view->plan.buckets[b].span, other = first->plan.buckets[b].span;
-        if (one.offset != other.offset || one.count != other.count)
-            return psr_violation(message, "its bucket %u is another than the first view's", b);
-    }
-    return PSR_OK;
-}
-
-static psr_err take_view(void *context, psr_message **message)
-{
-    psr_session *session = context;
-    const psr_view *view = NULL;
-    PSR_TRY(psr_view_read(*message, &view));
-    const uint32_t epoch = view->epoch;
-    const unsigned long long first = view->first_step + 1;
-    const uint64_t planned = view->next_step;
-    pthread_mutex_lock(&session->mutex);
-    psr_err err = check_view(session, *message, view);
-    if (err == PSR_OK && !psr_view_queue_put(&session->views, view))
-        err = psr_violation(*message, "too many views wait to begin");
-    if (err == PSR_OK) {
-        session->newest_epoch = epoch;
-        session->planned_step = planned;
-        session->held = false;
-    }
-    pthread_mutex_unlock(&session->mutex);
-    if (err != PSR_OK) {
-        psr_view_release(view);
-        return err;
-    }
-    psr_log(PSR_LOG_INFO, "told of a change epoch=%u from step=%llu", epoch, first);
     psr_loop_changed(session->loop);
     return PSR_OK;
 }
@@ -373,10 +266,14 @@ static void register_with(psr_session *session, psr_loop *loop)
     static const struct {
         psr_message_type type;
         psr_err (*take)(void *context, psr_message **message);
-    } said[] = {{PSR_MSG_START, take_start},     {PSR_MSG_HOLD, take_hold},
-                {PSR_MSG_STOP_AT, take_stop_at}, {PSR_MSG_RESTORE, take_restored},
-                {PSR_MSG_SAVED, take_saved},     {PSR_MSG_BYE, take_bye},
-                {PSR_MSG_VIEW, take_view},       {PSR_MSG_CLOCKED, take_clocked}};
+    } said[] = {{PSR_MSG_START, take_start},
+                {PSR_MSG_HOLD, psr_session_take_hold},
+                {PSR_MSG_STOP_AT, psr_session_take_stop_at},
+                {PSR_MSG_RESTORE, take_restored},
+                {PSR_MSG_SAVED, take_saved},
+                {PSR_MSG_BYE, take_bye},
+                {PSR_MSG_VIEW, psr_session_take_view},
+                {PSR_MSG_CLOCKED, take_clocked}};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         psr_loop_route(loop, PSR_ROLE_SCHEDULER, said[i].type, session, said[i].take);
 }
@@ -455,7 +352,7 @@ void psr_session_free(psr_session *session)
 
 psr_err psr_session_restored(psr_session *session, psr_message **ret_message)
 {
-    PSR_TRY(wait_for(session, PSR_WAIT_RESTORE));
+    PSR_TRY(psr_session_wait_for(session, PSR_WAIT_RESTORE));
     pthread_mutex_lock(&session->mutex);
     *ret_message = psr_early_take(session->restored, 0);
     pthread_mutex_unlock(&session->mutex);
@@ -485,63 +382,6 @@ psr_err psr_session_done(psr_session *session, uint64_t steps, bool left_out, co
     return psr_session_wait(session, PSR_WAIT_BYE, PSR_PHASE_SHUTDOWN);
 }
 
-void psr_session_break(psr_session *session, psr_err status, const char *line)
-{
-    psr_loop_fail(session->loop, status, line);
-}
-
-void psr_session_fail(psr_session *session, psr_err status)
-{
-    psr_loop_fail(session->loop, status, psr_err_detail());
-}
-
-/* ---- hold and stop ---- */
-
-/* Whether the step may be taken; it is promised then (a HOLD is answered with it). false: steps are
- * held back, and nothing is decided. */
-static bool decide(psr_session *session, uint64_t step, psr_err *ret_err)
-{
-    pthread_mutex_lock(&session->mutex);
-    session->asked = step;
-    bool again = session->any_begun && session->begun == step,
-         decided = again || !holds_back(session, step);
-    if (decided && !again && step > session->stop_at) {
-        *ret_err = psr_fail(PSR_ERR_CANCELLED, "the run was stopped after step %llu",
-                            (unsigned long long)session->stop_at + 1);
-    } else if (decided) {
-        session->begun = step;
-        session->any_begun = true;
-    }
-    pthread_mutex_unlock(&session->mutex);
-    return decided;
-}
-
-psr_err psr_session_may_begin(psr_session *session, uint64_t step)
-{
-    psr_err err = PSR_OK;
-    PSR_TRY(psr_session_failure(session));
-    session->asked_s = psr_clock_s();
-    while (!decide(session, step, &err))
-        PSR_TRY(wait_for(session, PSR_WAIT_HOLD));
-    if (err == PSR_OK)
-        session->step = step;
-    return err;
-}
-
-const psr_view *psr_session_view_at(psr_session *session, uint64_t step)
-{
-    pthread_mutex_lock(&session->mutex);
-    const psr_view *view = psr_view_queue_first(&session->views);
-    if (view != NULL)
-        view = view->first_step == step ? psr_view_queue_take(&session->views) : NULL;
-    pthread_mutex_unlock(&session->mutex);
-    if (view == NULL)
-        return NULL;
-    psr_view_release(session->given);
-    session->given = view;
-    return view;
-}
-
 psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_pause_s)
 {
     const double pause_s = psr_clock_s() - session->asked_s;
@@ -552,35 +392,14 @@ psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_paus
     return tell(session, &head, NULL);
 }
 
-void psr_session_ends_here(psr_session *session)
+void psr_session_break(psr_session *session, psr_err status, const char *line)
 {
-    pthread_mutex_lock(&session->mutex);
-    session->ends_here = true;
-    pthread_mutex_unlock(&session->mutex);
+    psr_loop_fail(session->loop, status, line);
 }
 
-uint64_t psr_session_last_step(psr_session *session)
+void psr_session_fail(psr_session *session, psr_err status)
 {
-    pthread_mutex_lock(&session->mutex);
-    uint64_t last = session->stop_at;
-    pthread_mutex_unlock(&session->mutex);
-    return last;
-}
-
-uint64_t psr_session_steps_begun(psr_session *session)
-{
-    pthread_mutex_lock(&session->mutex);
-    uint64_t steps = session->any_begun ? session->begun + 1 : session->options.first_step;
-    pthread_mutex_unlock(&session->mutex);
-    return steps;
-}
-
-bool psr_session_stops_after(psr_session *session, uint64_t steps)
-{
-    pthread_mutex_lock(&session->mutex);
-    bool stops = (session->held && !session->held_for_change) || session->stop_at < steps;
-    pthread_mutex_unlock(&session->mutex);
-    return stops;
+    psr_loop_fail(session->loop, status, psr_err_detail());
 }
 
 /* ---- reports, and what holds a worker up ---- */

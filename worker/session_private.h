@@ -1,5 +1,5 @@
-/* What session.c, exchange.c and exchange_thread.c share of a session. For those three files
- * only. */
+/* What session.c, session_hold.c, session_checkpoint.c, exchange.c and exchange_thread.c share of a
+ * session. For those files only. */
 #ifndef PSR_WORKER_SESSION_PRIVATE_H
 #define PSR_WORKER_SESSION_PRIVATE_H
 
@@ -94,6 +94,8 @@ psr_err psr_session_open_pieces(psr_session *session);
 
 /* The status with which the session has failed, with its line as the detail. */
 psr_err psr_session_failure(psr_session *session);
+/* Waits, in the present phase. */
+psr_err psr_session_wait_for(psr_session *session, psr_wait wait);
 /* Waits; reports give that phase meanwhile. */
 psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase);
 /* On the exchange thread: carries out a command of the tracer. */
@@ -104,5 +106,14 @@ psr_err psr_session_command(psr_session *session, const psr_command *command);
 /* Copies bytes (0 allowed) into a message to a peer. */
 psr_err psr_session_send(psr_session *session, psr_peer to, const psr_head *head, const void *data,
                          size_t bytes);
+
+/* ---- session_hold.c ---- */
+
+/* Whether the step that the compute thread asks for must wait for a decision. Any thread. */
+bool psr_session_is_held_back(psr_session *session);
+/* HOLD, STOP_AT and VIEW, on the loop's thread. */
+psr_err psr_session_take_hold(void *session, psr_message **message);
+psr_err psr_session_take_stop_at(void *session, psr_message **message);
+psr_err psr_session_take_view(void *session, psr_message **message);
 
 #endif
