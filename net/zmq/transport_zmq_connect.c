@@ -127,7 +127,7 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
         c->dealer = dealer;
         c->unsent = unsent;
         memcpy(c->id, id, sizeof id);
-        err = psr_zmq_why_unsent(transport, peer, psr_zmq_say_hello(transport, c));
+        err = psr_zmq_unless_refused(transport, peer, psr_zmq_say_hello(transport, c));
     }
     if (err == PSR_OK)
         err = psr_zmq_offer_key(transport, c, peer, endpoint);
@@ -169,7 +169,7 @@ psr_err psr_zmq_transport_rename(psr_transport *base, psr_peer self)
     for (size_t role = 0; role < PSR_ZMQ_ROLES; role++)
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)
             if (transport->channels[role][rank].dealer != NULL)
-                PSR_TRY(psr_zmq_why_unsent(
+                PSR_TRY(psr_zmq_unless_refused(
                     transport, (psr_peer){(psr_role)role, (uint32_t)rank},
                     psr_zmq_say_hello(transport, &transport->channels[role][rank])));
     return PSR_OK;

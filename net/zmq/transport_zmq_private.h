@@ -185,8 +185,10 @@ PSR_MUST_CHECK psr_err psr_zmq_await_replies(psr_zmq_transport *transport, void 
 void psr_zmq_forget_replies(psr_zmq_transport *transport, const void *dealer);
 /* DENIED: this process is not admitted. */
 PSR_MUST_CHECK psr_err psr_zmq_check_refused(psr_zmq_transport *transport);
-/* Why a message to the peer did not leave, or err, which sending it gave. DENIED: as above. */
-PSR_MUST_CHECK psr_err psr_zmq_why_unsent(psr_zmq_transport *transport, psr_peer peer, psr_err err);
+/* err, which sending to the peer gave, unless that is the scheduler and has refused this process:
+ * DENIED, as above. */
+PSR_MUST_CHECK psr_err psr_zmq_unless_refused(psr_zmq_transport *transport, psr_peer peer,
+                                              psr_err err);
 /* *ret_message stays NULL if there is none. VERSION, NOMEM. */
 PSR_MUST_CHECK psr_err psr_zmq_check_replies(psr_zmq_transport *transport,
                                              psr_message **ret_message);

@@ -51,11 +51,12 @@ psr_err psr_zmq_check_refused(psr_zmq_transport *transport)
     return PSR_OK;
 }
 
-/* Once the scheduler's side has refused us, libzmq gives the connection up, and a socket without
- * one takes no message: the refusal, which came first, is the reason. */
-psr_err psr_zmq_why_unsent(psr_zmq_transport *transport, psr_peer peer, psr_err err)
+/* Once the scheduler's side has refused us, libzmq gives the connection up. Its socket then takes
+ * no message, and the refusal is the reason; or it takes all and keeps them, where giving up
+ * has met with the first one. */
+psr_err psr_zmq_unless_refused(psr_zmq_transport *transport, psr_peer peer, psr_err err)
 {
-    if (err == PSR_OK || peer.role != PSR_ROLE_SCHEDULER || transport->refused == NULL)
+    if (peer.role != PSR_ROLE_SCHEDULER || transport->refused == NULL)
         return err;
     const psr_err refused = psr_zmq_check_refused(transport);
     return refused != PSR_OK ? refused : err;

@@ -260,7 +260,7 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
                         to.rank);
     }
     look_for_replies(transport, c);
-    return psr_zmq_why_unsent(transport, to, send_on(transport, c, head, payload));
+    return psr_zmq_unless_refused(transport, to, send_on(transport, c, head, payload));
 }
 
 size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer)
