@@ -8,9 +8,9 @@
  * machine happens to all of them. With --grid it measures one point of a grid after the other. */
 #include "base/arrays/arena.h"
 #include "base/clock.h"
-#include "base/system/openmp.h"
 #include "base/config/options_argp.h"
 #include "base/rng.h"
+#include "base/system/openmp.h"
 #include "bench/primitive_sum.h"
 #include "bench/step_profile.h"
 #include "model/backend.h"

@@ -6,14 +6,16 @@
 #define TEXT_OF(number) #number
 #define SPINS_OF(number) "GOMP_SPINCOUNT=" TEXT_OF(number)
 
-void psr_openmp_set(psr_environment *environment)
+bool psr_openmp_set(psr_environment *environment)
 {
-    if (!psr_environment_has(environment, "GOMP_SPINCOUNT") &&
-        !psr_environment_has(environment, "OMP_WAIT_POLICY"))
-        psr_environment_set(environment, SPINS_OF(PSR_OPENMP_SPINS));
+    if (psr_environment_has(environment, "GOMP_SPINCOUNT") ||
+        psr_environment_has(environment, "OMP_WAIT_POLICY"))
+        return false;
+    psr_environment_set(environment, SPINS_OF(PSR_OPENMP_SPINS));
+    return true;
 }
 
-/* By its path: by that of the link, tools would call it "exe". */
+/* By the program's own path: executed by the link's path, tools would name it "exe". */
 static void begin_again(char *const *words, char *const *environment)
 {
     char path[PATH_MAX];
@@ -29,9 +31,7 @@ void psr_openmp_begin(char *const *words)
     psr_environment environment;
     if (psr_environment_begin(1, &environment) != PSR_OK)
         return;
-    const size_t count = environment.count;
-    psr_openmp_set(&environment);
-    if (environment.count > count)
+    if (psr_openmp_set(&environment))
         begin_again(words, environment.items);
     psr_environment_done(&environment);
 }

@@ -1,12 +1,12 @@
 /* How long OpenMP's threads spin while they wait for one another, before they sleep.
  *
- * Left alone, GNU's runtime spins 300,000 times, some milliseconds: a thread then spins through its
- * whole turn where another program has the processor that it waits for, and a step takes as long as
- * turns do. With PSR_OPENMP_SPINS a spin takes about as long as waking a thread does. That many it
- * takes by itself where it has more threads than processors. What it changes: docs/measurements.md.
+ * By default GNU's runtime spins 300,000 times, which takes milliseconds. Beside another program
+ * that is too long: a thread spins until its time slice ends, while the thread that it waits for
+ * has no processor. PSR_OPENMP_SPINS take about as long as waking a thread. GNU's runtime uses the
+ * same number when it has more threads than processors. Figures: docs/measurements.md.
  *
- * The runtime reads it from the environment, before main. Who has set GOMP_SPINCOUNT or
- * OMP_WAIT_POLICY there has chosen. */
+ * The runtime reads the number from the environment, before main. A user who has set GOMP_SPINCOUNT
+ * or OMP_WAIT_POLICY there has chosen, and nothing is changed. */
 #ifndef PSR_BASE_SYSTEM_OPENMP_H
 #define PSR_BASE_SYSTEM_OPENMP_H
 
@@ -14,13 +14,13 @@
 
 #define PSR_OPENMP_SPINS 1000
 
-/* The first call of main in a program that computes, with main's words: begins the program once
- * more (exec), with that in its environment, where it is needed. Returns otherwise, and where it
- * cannot. */
+/* The first call of main in a program that computes. If the user has not chosen, it executes the
+ * program again with the number in its environment. Otherwise, or if that fails, it returns. words:
+ * argv of main. */
 void psr_openmp_begin(char *const *words);
 
-/* For a program that is about to be started, which then need not begin twice. The environment has
- * room for one more. */
-void psr_openmp_set(psr_environment *environment);
+/* Puts the number into the environment of a program that will be started, which then begins only
+ * once. The environment has room for one more. false: the user has chosen, or it is there. */
+bool psr_openmp_set(psr_environment *environment);
 
 #endif

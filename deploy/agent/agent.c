@@ -25,10 +25,10 @@
 /* How long the launcher may take nothing of the last lines of processes that have ended. */
 #define TELLING_MS 500
 /* The time that the scheduler gets to notice too that the launcher is silent or gone, to ask all
- * processes what they are doing, and to end the run. That is better than a signal, which they would
- * tell as a person's. Programs of others learn nothing from it. */
+ * processes what they are doing, and to end the run. That is better than a signal, because a
+ * process reports a signal as a person's order. */
 #define NAMING_MS 5000
-#define NAMING_OF_PROGRAMS_MS 1000
+#define NAMING_OF_PROGRAMS_MS 1000 /* of psring run, which may not know the scheduler */
 
 typedef struct line_from {
     psr_agent *agent;

@@ -77,7 +77,7 @@ static psr_err start_own(psr_agent *a, psr_agent_process *p, bool gpu, cJSON *pr
     char *argv[] = {path, a->probes ? probe : option, a->probes ? NULL : from, NULL};
     if (a->environment.items == NULL)
         PSR_TRY(psr_environment_begin(OWN_VARIABLES, &a->environment));
-    psr_openmp_set(&a->environment);
+    (void)psr_openmp_set(&a->environment);
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");

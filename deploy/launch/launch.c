@@ -30,8 +30,8 @@
 /* how long the screen may take to print waiting text before Ctrl-Z stops the launcher */
 #define LAST_LINE_MS 200
 #define DESCRIPTORS_BESIDE 64 /* descriptors that the launcher itself needs */
-/* For a reader that takes nothing of the last lines, after an order to end at once; one more order
- * ends it. */
+/* How long the last lines wait, after an order to end at once, for a reader that takes none of
+ * them. One more order ends the wait. */
 #define UNREAD_MS 5000
 
 /* ---- what a process is started with ---- */

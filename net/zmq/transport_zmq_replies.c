@@ -51,9 +51,9 @@ psr_err psr_zmq_check_refused(psr_zmq_transport *transport)
     return PSR_OK;
 }
 
-/* Once the scheduler's side has refused us, libzmq gives the connection up. Its socket then takes
- * no message, and the refusal is the reason; or it takes all and keeps them, where giving up
- * has met with the first one. */
+/* Once the scheduler's side has refused us, libzmq gives the connection up. Then either its socket
+ * takes no more messages, and the refusal is the reason; or it takes them and keeps them, so that
+ * sending alone would never fail. */
 psr_err psr_zmq_unless_refused(psr_zmq_transport *transport, psr_peer peer, psr_err err)
 {
     if (peer.role != PSR_ROLE_SCHEDULER || transport->refused == NULL)

@@ -57,8 +57,8 @@ static void expect_set(const char *chosen, const char *text, size_t more)
     if (chosen != NULL)
         psr_environment_set(&e, chosen);
     const size_t count = e.count;
-    psr_openmp_set(&e);
-    psr_openmp_set(&e);
+    assert_int_equal(psr_openmp_set(&e), more > 0);
+    assert_false(psr_openmp_set(&e));
     assert_int_equal(e.count, count + more);
     assert_string_equal(e.items[e.count - 1], text);
     psr_environment_done(&e);

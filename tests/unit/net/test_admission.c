@@ -924,7 +924,7 @@ static void what_a_refused_process_cannot_send_is_told_by_its_reason(void **stat
         psr_transport_connect(w, scheduler, psr_transport_endpoint(s), keys.sets[0].public_key);
     while (err == PSR_OK && psr_clock_ms() < end_ms) {
         err = psr_transport_send(w, scheduler, &held, NULL);
-        poll(NULL, 0, 1); /* without it more may wait than may (PSR_TRANSPORT_WAITING_MAX) */
+        poll(NULL, 0, 1); /* so that fewer than PSR_TRANSPORT_WAITING_MAX messages wait */
     }
     assert_fails(err, PSR_ERR_DENIED, "its CURVE key is not of that run");
     psr_transport_free(&w, 0);
