@@ -26,6 +26,7 @@ import uuid
 
 MARK = "PSR_SCRIPT_MARK"
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KERNEL_THREAD = 0x00200000  # include/linux/sched.h: PF_KTHREAD
 GRACE_S = 10  # from the kill of a process to its end; one that hangs in a driver is left alone
 
 
@@ -52,8 +53,7 @@ def name():
 
 def is_shown():
     """Whether this process began with the mark, so that what it forks is found too."""
-    with open("/proc/self/environ", "rb") as environment:
-        return _has(environment.read(), os.environ[MARK])
+    return _has(os.getpid(), os.environ[MARK])
 
 
 def _dismiss(script, watcher):
@@ -85,8 +85,32 @@ def _has_ended(fd, seconds=None):
     return bool(poll.poll(None if seconds is None else max(0, seconds) * 1000))
 
 
-def _has(environment, mark):
-    return ("%s=%s" % (MARK, mark)).encode() in environment.split(b"\0")
+def environment(number):
+    """The variables that a process began with, as in [b"HOME=/root"]. None where it has ended or is
+    another user's."""
+    while True:
+        try:
+            begins = _begins(number)  # asked first: it may be shown from now on
+            with open("/proc/%d/environ" % number, "rb") as file:
+                shown = file.read().split(b"\0")[:-1]
+        except OSError:
+            return []
+        if shown or not begins:
+            return shown
+        time.sleep(0.001)
+
+
+def _begins(number):
+    """Whether the process is between the kernel's taking of a program and its first instruction:
+    for that long it shows no environment. Threads of the kernel and who has ended have none
+    (proc(5): state, flags, env_end)."""
+    with open("/proc/%d/stat" % number, "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return fields[0] not in b"ZX" and not int(fields[6]) & KERNEL_THREAD and int(fields[48]) == 0
+
+
+def _has(number, mark):
+    return ("%s=%s" % (MARK, mark)).encode() in environment(number)
 
 
 def _marked(mark):
@@ -97,12 +121,7 @@ def _marked(mark):
             fd = os.pidfd_open(number)
         except OSError:
             continue
-        try:
-            with open("/proc/%d/environ" % number, "rb") as environment:
-                marked = number != os.getpid() and _has(environment.read(), mark)
-        except OSError:
-            marked = False
-        if marked:
+        if number != os.getpid() and _has(number, mark):
             found[number] = fd
         else:
             os.close(fd)

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 
-from psring_run import PATIENCE_S, join_thread
+from psring_run import PATIENCE_S, join_thread, outlived
 
 MARK = "PSRING_TEST_RUN"
 
@@ -141,7 +141,7 @@ def marked(mark):
     """Numbers of the processes that have the mark in their environment."""
     wanted = ("%s=%s" % (MARK, mark)).encode()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid() and
-            wanted in read_bytes("/proc/%s/environ" % name).split(b"\0")]
+            wanted in outlived.environment(int(name))]
 
 
 class Live:

@@ -15,7 +15,7 @@ import time
 from functools import partial
 
 from psring_live import Live, read_bytes
-from psring_run import PATIENCE_S, Tap, Workspace, together
+from psring_run import PATIENCE_S, Tap, Workspace, outlived, together
 from terminal import Terminal
 
 RANK = os.path.realpath(sys.argv[2])
@@ -36,8 +36,8 @@ class Run(Live):
         super().__init__(list(before) + [psring, "run"] + options + ["--"] + program, directory, name, **more)
 
     def rank(self, rank):
-        """The process that is that rank; not what it has started. It may be between fork and exec,
-        or between two programs, where it shows no environment: so it is looked for again."""
+        """The process that is that rank; not what it has started. It may not have been started
+        yet: so it is looked for again."""
         wanted = ("PSRING_RANK=%d" % rank).encode()
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and self.process.poll() is None:
@@ -46,7 +46,7 @@ class Run(Live):
                 stat = read_bytes("/proc/%d/stat" % process.pid)
                 if b")" not in stat or int(stat[stat.rindex(b")") + 2:].split()[1]) not in agents:
                     continue
-                if wanted in read_bytes("/proc/%d/environ" % process.pid).split(b"\0"):
+                if wanted in outlived.environment(process.pid):
                     return process
         raise AssertionError("no process of rank %d" % rank)
 

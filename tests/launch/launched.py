@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace  # noqa: F401 (tests take them from here)
+from psring_run import PATIENCE_S, Run, Tap, Workspace, outlived  # noqa: F401 (for tests)
 from test_by_hand import Cluster, options_of  # noqa: F401
 
 # 97 samples: in the last step of an epoch some ranks have none.

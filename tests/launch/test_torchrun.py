@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from launched import OPTIONS, PATIENCE_S, Run, Tap, Workspace, options_of, outcome, path_of, skip, version_of
+from launched import OPTIONS, PATIENCE_S, Run, Tap, Workspace, options_of, outcome, outlived, path_of, skip, version_of
 from nodes import Nodes
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
@@ -58,10 +58,9 @@ class Job:
         launcher = self.launchers[node].pid
         with open("/proc/%d/task/%d/children" % (launcher, launcher)) as text:
             for child in map(int, text.read().split()):
-                with open("/proc/%d/environ" % child, "rb") as environment:
-                    if b"RANK=%d" % rank in environment.read().split(b"\0"):
-                        os.kill(child, signal.SIGKILL)
-                        return
+                if b"RANK=%d" % rank in outlived.environment(child):
+                    os.kill(child, signal.SIGKILL)
+                    return
         raise AssertionError("%s has no rank %d: %s" % (self.name, rank, self.lines()[-20:]))
 
     def wait(self):
