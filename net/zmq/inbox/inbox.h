@@ -56,8 +56,9 @@ const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer);
  * and psr_inbox_any_ended is true once after that. */
 void psr_inbox_tell_ends(psr_inbox *inbox);
 bool psr_inbox_any_ended(psr_inbox *inbox);
-/* The connection by which a peer sends, over TCP. CONNECTED also if nothing is known of the peer,
- * and while it has another one on which it has not said anything yet. */
+/* The connection by which a peer sends, over TCP. CONNECTED also if nothing is known of the peer.
+ * ENDING also while somebody was let in under its name who has said nothing yet: the peer on a new
+ * connection, or one that has ended too and is known so after PSR_SILENT_MS. */
 psr_half_open_state psr_inbox_state_of(const psr_inbox *inbox, psr_peer peer);
 
 /* As psr_transport_retire. */

@@ -291,9 +291,13 @@ bool psr_inbox_any_ended(psr_inbox *inbox)
 psr_half_open_state psr_inbox_state_of(const psr_inbox *inbox, psr_peer peer)
 {
     const psr_binding *holder = psr_bindings_holder(&inbox->bindings, peer);
-    if (holder == NULL || psr_admission_awaits(inbox->admission, holder->admitted))
+    if (holder == NULL)
         return PSR_HALF_OPEN_CONNECTED;
-    return psr_half_open_state_of(holder->connection.fd, holder->connection.cookie);
+    const psr_half_open_state state =
+        psr_half_open_state_of(holder->connection.fd, holder->connection.cookie);
+    const bool may_be_back =
+        state == PSR_HALF_OPEN_ENDED && psr_admission_awaits(inbox->admission, holder->admitted);
+    return may_be_back ? PSR_HALF_OPEN_ENDING : state;
 }
 
 uint64_t psr_inbox_introductions(const psr_inbox *inbox)

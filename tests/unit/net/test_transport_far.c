@@ -116,6 +116,23 @@ static void who_lives_and_connects_again_is_not_told(void **state)
     receive_number(s, worker1, 2);
 }
 
+/* Nothing tells whose the new connection was that has ended too, without a word: it is waited for
+ * as long as for anybody who was let in. */
+static void who_connects_again_and_ends_then_is_told(void **state)
+{
+    (void)state;
+    psr_message *message = NULL;
+    psr_peer peer = scheduler;
+    assert_int_equal(break_connections(s), 2);
+    send_number(b, scheduler, 2);
+    receive_number(s, worker1, 2);
+    expect_quiet();
+    psr_transport_free(&a, 0);
+    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_CANCELLED, "has ended");
+    assert_true(psr_transport_ended(s, &peer));
+    assert_true(psr_peer_equal(peer, worker0));
+}
+
 /* It is asked for, and answers: more than once, since it might be about to end. */
 static void who_listens_and_does_not_come_back_is_not_told(void **state)
 {
@@ -168,6 +185,8 @@ static int set_up_member_by_name(void **state)
     open_watcher();
     snprintf(named, sizeof named, "tcp://localhost%s", strrchr(psr_transport_endpoint(s), ':'));
     assert_ok(psr_transport_connect(a, scheduler, named, NULL));
+    send_number(a, scheduler, 1);
+    receive_number(s, worker0, 1);
     meet();
     return 0;
 }
@@ -207,6 +226,7 @@ int main(void)
         OF_THREE(who_has_ended_is_told_once_after_what_it_said_last),
         OF_THREE(who_has_left_is_not_told),
         OF_THREE(who_lives_and_connects_again_is_not_told),
+        OF_THREE(who_connects_again_and_ends_then_is_told),
         OF_THREE(who_listens_and_does_not_come_back_is_not_told),
         OF_A_MEMBER(a_scheduler_that_has_ended_is_told_once),
         cmocka_unit_test_setup_teardown(a_scheduler_that_has_ended_is_told_once,
