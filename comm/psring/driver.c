@@ -11,12 +11,15 @@
 /* The node's orders are commands of these kinds, from ORDERS on. */
 enum { LEAVE = PSR_COMMAND_OWNER, LEND_FROM, LEND_NO_MORE, ORDERS };
 
+/* To a rank. One that is cut is never opened again. */
+typedef enum channel { NONE_YET, OPEN, CUT } channel;
+
 struct psr_driver {
     psr_driver_options options;
     psr_node *node;
     psr_loop *loop; /* driven by turns, or alone */
     /* [ranks] used by whoever has the turn, as the next one: */
-    bool *connected;
+    channel *channels;
     uint64_t *sent;      /* messages for that rank since the beginning */
     uint8_t *sent_list;  /* room for all of them in DONE */
     _Atomic bool bye;    /* the coordinator has let this rank go */
@@ -330,27 +333,38 @@ static bool too_much_waits(const psr_driver *d, psr_peer to)
     return waiting >= PSR_NODE_WAITING_LEAST && waiting >= psr_node_waiting_max(d->node);
 }
 
-/* Channels to other ranks are opened when something is first sent there. */
+static void give_back(const psr_payload *payload)
+{
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+}
+
+/* Channels to other ranks are opened when something is first sent there. Who was cut off reads
+ * nothing: an operation may be done although it sends to a rank that has left. */
 static psr_err send_message(void *context, psr_peer to, const psr_head *head,
                             const psr_payload *payload)
 {
     psr_driver *d = context;
-    if (to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count &&
-        !d->connected[to.rank]) {
+    channel *channel = to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count
+                           ? &d->channels[to.rank]
+                           : NULL;
+    if (channel != NULL && *channel == NONE_YET) {
         psr_err err = psr_member_connect(d->options.member, to);
         if (err != PSR_OK) {
-            if (payload != NULL && payload->release != NULL)
-                payload->release(payload->context);
+            give_back(payload);
             return err;
         }
-        d->connected[to.rank] = true;
+        *channel = OPEN;
+    }
+    if (channel != NULL && *channel == CUT) {
+        give_back(payload);
+        return PSR_OK;
     }
     if (to.role == PSR_ROLE_WORKER && too_much_waits(d, to)) {
-        if (payload != NULL && payload->release != NULL)
-            payload->release(payload->context);
+        give_back(payload);
         return psr_violation_unread(to, psr_transport_waiting(d->options.transport, to));
     }
-    if (to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count)
+    if (channel != NULL)
         d->sent[to.rank]++;
     return psr_transport_send(d->options.transport, to, head, payload);
 }
@@ -364,7 +378,7 @@ static size_t waiting(void *context, psr_peer to)
 static void cut(void *context, psr_peer peer)
 {
     psr_driver *d = context;
-    d->connected[peer.rank] = true; /* never reconnected */
+    d->channels[peer.rank] = CUT;
     psr_transport_disconnect(d->options.transport, peer);
 }
 
@@ -466,10 +480,10 @@ static psr_err open_node(psr_driver *d)
                                       .cut = cut,
                                       .retire = retire,
                                       .changed = changed};
-    d->connected = calloc(o->view->member_count, sizeof *d->connected);
+    d->channels = calloc(o->view->member_count, sizeof *d->channels);
     d->sent = calloc(o->view->member_count, sizeof *d->sent);
     d->sent_list = malloc((size_t)o->view->member_count * PSR_MSG_SENT_BYTES);
-    if (d->connected == NULL || d->sent == NULL || d->sent_list == NULL)
+    if (d->channels == NULL || d->sent == NULL || d->sent_list == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u ranks", o->view->member_count);
     return psr_node_new(&options, psr_clock_ms(), &d->node);
 }
@@ -528,7 +542,7 @@ void psr_driver_free(psr_driver *driver)
     psr_loop_free(driver->loop);
     psr_node_free(driver->node);
     psr_waiters_done(&driver->waiters);
-    free(driver->connected);
+    free(driver->channels);
     free(driver->sent);
     free(driver->sent_list);
     free(driver);

@@ -361,6 +361,32 @@ static void who_waits_for_a_rank_that_has_left_need_not_wait_for_its_deadline(vo
         ranks_run_within(2, LONG_MS, leave_early, &of_two[i]);
 }
 
+/* By the second call it is known who has left, and has been cut off; the call sends to it all the
+ * same. */
+static void leave_two_groups(psring_comm **comm, int rank, void *context)
+{
+    waiting_call *const *call = context;
+    psring_group *world = psring_world(*comm), *group = NULL;
+    const int last = psring_size(world) - 1;
+    float *send = calloc(VALUES, sizeof *send), *receive = calloc(VALUES, sizeof *receive);
+    expect_ok(psring_group_split(world, 0, rank, NULL, &group));
+    if (rank < last) {
+        expect(psring_barrier(group, NULL, NULL) == PSRING_ERR_PEER);
+        expect_failure(*comm, (*call)(world, send, receive), PSRING_ERR_PEER, last, "has left");
+    }
+    free(send);
+    free(receive);
+}
+
+static void who_has_left_is_named_in_each_group(void **state)
+{
+    (void)state;
+    waiting_call *calls[] = {in_barrier,     in_sum,  in_small_sum, in_gather,
+                             in_group_split, in_send, in_broadcast};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        ranks_run_within(2, LONG_MS, leave_two_groups, &calls[i]);
+}
+
 /* Its shard waits for the push, and the other worker for its shard. */
 static void leave_without_a_push(psring_comm **comm, int rank, void *context)
 {
@@ -420,6 +446,7 @@ int main(void)
         cmocka_unit_test(ranks_that_wait_for_each_other_are_told_so),
         cmocka_unit_test(a_rank_that_has_left_is_named),
         cmocka_unit_test(who_waits_for_a_rank_that_has_left_need_not_wait_for_its_deadline),
+        cmocka_unit_test(who_has_left_is_named_in_each_group),
         cmocka_unit_test(a_shard_need_not_wait_for_a_push_of_a_rank_that_has_left),
         cmocka_unit_test(an_abort_ends_the_calls_of_all),
     };
