@@ -4,9 +4,11 @@
  *     greedy_rank WHAT [PROGRAM WORD..]
  *
  * Rank 1 never receives. The others are PROGRAM, or read until they are told that it is out; they
- * end with status 1, as ranks do that are told of a failure. */
+ * end with status 1, as ranks do that are told of a failure. If GREEDY_GATE names a FIFO, rank 1
+ * begins once somebody has it open. */
 #include "comm/members/member.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,8 +99,12 @@ static psr_err play(psr_transport *transport, psr_member *member, const char *wh
                {"find-without-end", find_without_end},
                {"shrink-without-end", shrink_without_end},
                {"allow-without-end", allow_without_end}};
+    const char *gate = getenv("GREEDY_GATE");
     if (psr_member_self(member).rank != RANK)
         return read_all(member);
+    const int opened = gate != NULL ? open(gate, O_RDONLY) : -1;
+    if (opened >= 0)
+        close(opened);
     PSR_TRY(psr_member_connect(member, (psr_peer){PSR_ROLE_WORKER, 0}));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(what, all[i].name) == 0) {

@@ -144,9 +144,14 @@ class Floods:
         what, transport = case
         tap, name = Results(), "run-%s-%s" % (what, transport)
         words = [self.psring, "run", "-n", "2", "--deadline", "600"] + (["--transport", transport] if transport != "auto" else [])
-        life, watch, row = Live(words + [self.greedy_rank, what], self.directory, name), Watch(), name
+        gate, opened = os.path.join(self.directory, name + ".gate"), -1
+        os.mkfifo(gate)
+        life = Live(words + [self.greedy_rank, what], self.directory, name, env=dict(os.environ, GREEDY_GATE=gate))
+        watch, row = Watch(), name
         try:
             watch.begin([life])
+            life.wait_until(lambda: watch.of("scheduler") > 0, PATIENCE_S)
+            opened = os.open(gate, os.O_RDWR)  # which waits for nobody
             status = life.wait(PATIENCE_S)
             watch.end()
             said = life.text("err")
@@ -159,6 +164,8 @@ class Floods:
             tap.ok(False, name, [repr(wrong)] + life.why())
         finally:
             watch.over.set()
+            if opened >= 0:
+                os.close(opened)
             left = life.kill()
             tap.ok(not left, "%s: nothing is left running" % name, [str(left)])
         return tap, row
