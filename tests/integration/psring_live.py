@@ -18,6 +18,7 @@ import uuid
 from psring_run import PATIENCE_S, join_thread, outlived
 
 MARK = "PSRING_TEST_RUN"
+FORKED = 0x00000040  # include/linux/sched.h: PF_FORKNOEXEC
 
 
 class Process:
@@ -27,11 +28,22 @@ class Process:
     def __init__(self, pid):
         self.pid = pid
         self.fd = os.pidfd_open(pid)
-        words = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")
+        self.program, self.command, self.role = "", [], None
+        self.look()
+
+    def look(self):
+        """What it runs. A child looks like its parent until it has begun a program of its own
+        (proc(5): flags), and has no role yet. One that has ended shows no command, and keeps
+        it."""
+        stat = read_bytes("/proc/%d/stat" % self.pid).rpartition(b")")[2].split()
+        forked = bool(stat) and bool(int(stat[6]) & FORKED)
+        words = read_bytes("/proc/%d/cmdline" % self.pid).split(b"\0")
+        if not words[0]:
+            return
         self.program = os.path.basename(words[0].decode(errors="replace"))
         self.command = [word.decode(errors="replace") for word in words if word]
         self.role = {"psring-worker": "worker", "psring-worker-cuda": "worker", "psring-ps": "shard", "psring-scheduler": "scheduler"}.get(self.program)
-        if self.program == "psring":
+        if self.program == "psring" and not forked:
             self.role = "agent" if "agent" in self.command[1:2] else "launcher"
 
     def __repr__(self):
@@ -232,6 +244,7 @@ class Live:
             except OSError:
                 continue  # it ended meanwhile
             self.seen[pid] = process
+            process.look()
             if not process.ended():
                 alive.append(process)
         return sorted(alive, key=lambda process: process.pid)
