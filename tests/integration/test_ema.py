@@ -165,13 +165,13 @@ def opens(tap, psring, directory, run):
     """What else reads a model reads the file of averages."""
     file = os.path.join(checkpoint(run, STEPS), "model-ema.safetensors")
     outcome = run.outcome()
-    said = subprocess.run([psring, "eval", file, "--threads", "1", "--batch-size", "4"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    said = subprocess.run([psring, "eval", file, "--threads", "1", "--batch-size", "4"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     figures = re.search(r"Average loss: ([0-9.]+), Accuracy: ([0-9.]+)%", said.stdout)
     tap.ok(said.returncode == 0 and figures and float(figures[2]) == round(100 * outcome["ema_accuracy"], 2) and
            abs(float(figures[1]) - outcome["ema_loss"]) < 1e-3 * outcome["ema_loss"], "psring eval comes to the run's figures of the average",
            [said.stdout, said.stderr, str(outcome)])
     for words in (["inspect", file], ["export", file, "--to", "safetensors", "--out", os.path.join(directory, "exported.safetensors")]):
-        said = subprocess.run([psring] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+        said = subprocess.run([psring] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         tap.ok(said.returncode == 0, "psring %s takes it" % words[0], [said.stdout, said.stderr])
     only = Run(psring, directory, "init", {k: v for k, v in dict(OPTIONS, init=file, mode="ring", **{"eval-only": True}).items() if k != "ema"})
     tap.ok(only.status == 0 and only.outcome()["test_accuracy"] == outcome["ema_accuracy"], "--init begins with it", only.why())

@@ -19,7 +19,7 @@ examples = source / "docs" / "examples"
 
 
 def run(*command, env=None, status=0):
-    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=200)
+    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=300)
     assert done.returncode == status, f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -63,7 +63,7 @@ def without_a_launcher_it_is_one_rank(installed):
 
 def without_a_place_among_others_it_says_which_variable_is_missing(installed):
     done = subprocess.run([installed.program()], env={**os.environ, **installed.env, "PSRING_SCHEDULER": "/run/somewhere"},
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "set PSRING_RANK and PSRING_RANKS" in done.stderr, done.stderr
 
 
@@ -90,7 +90,7 @@ def meet_over_tcp(installed, keys):
     ranks = [subprocess.Popen([exe], env={**os.environ, **installed.env, "PSRING_RANKS": "3", "PSRING_RANK": str(r),
                                           "PSRING_SCHEDULER": f"127.0.0.1:{port}", "PSRING_KEY_FILE": str(keys)},
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for r in range(3)]
-    outs = [rank.communicate(timeout=100) for rank in ranks]
+    outs = [rank.communicate(timeout=300) for rank in ranks]
     assert all(rank.returncode == 0 for rank in ranks), outs
     assert outs[0][0] == "3 ranks: the sum of x[1] is 6\n", outs
 

@@ -206,7 +206,7 @@ class Predict(unittest.TestCase):
 
     def report(self, folder, runs, status=0):
         page = folder / "page.html"
-        done = subprocess.run([PSRING, "report", *runs, "-o", str(page), "--predicted", str(folder / "predicted.json")], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([PSRING, "report", *runs, "-o", str(page), "--predicted", str(folder / "predicted.json")], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, status, done.stderr)
         return page.read_text() if status == 0 else done.stderr
 

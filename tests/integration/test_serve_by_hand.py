@@ -23,7 +23,7 @@ def play(place):
                "PSRING_RANK": str(rank)}
         command = [program] if rank < WORKERS else [shard, "serve"]
         started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-    ended = [process.communicate(timeout=100) for process in started]
+    ended = [process.communicate(timeout=300) for process in started]
     return [(process.returncode, out, err) for process, (out, err) in zip(started, ended)]
 
 
@@ -42,7 +42,7 @@ with Workspace() as folder:
     good = report(1, "at a path", play({"PSRING_SCHEDULER": str(folder / "scheduler")}))
     key = folder / "key"
     made = subprocess.run([psring, "keygen", "--shared", str(key), "--workers", str(WORKERS + SHARDS)],
-                          capture_output=True, text=True, timeout=100)
+                          capture_output=True, text=True, timeout=300)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -51,7 +51,7 @@ with Workspace() as folder:
                                                          "PSRING_KEY_FILE": str(files[0])}) if files else
                   [(made.returncode, made.stdout, made.stderr)]) and good
     wrong = subprocess.run([shard, "serve"], env={k: v for k, v in os.environ.items() if not re.match("PSRING_R", k)},
-                           capture_output=True, text=True, timeout=100)
+                           capture_output=True, text=True, timeout=300)
     told = wrong.returncode != 0 and wrong.stderr != ""
     print(f"{'ok' if told else 'not ok'} 3 - without a place it says so: {wrong.stderr.strip()}")
     sys.exit(0 if good and told else 1)
