@@ -139,12 +139,13 @@ def taken_over_tcp(t, tap):
             ranks[0].await_line("worker %d on" % rank)
         t.refused(tap, "a rank that is started twice, over TCP", start(1))
         second = start(0)  # its scheduler finds the port taken, and itself the rank
+        second_status = second.wait()  # before the run can end, and free both
         ranks.append(start(2))
         statuses = [rank.wait() for rank in ranks]
         tap.ok(statuses == [0, 0, 0] and p.launcher.hash_of("well") == t.right, "the run that has them goes on to the right hash",
                [str(statuses), p.launcher.hash_of("well")] + [line for rank in ranks for line in rank.lines[-5:]])
         said = [line for line in second.lines if " error " in line]
-        tap.ok(second.wait() in (2, 3) and any("port %d of 127.0.0.1 is in use" % (port + 1000) in line for line in said),
+        tap.ok(second_status in (2, 3) and any("port %d of 127.0.0.1 is in use" % (port + 1000) in line for line in said),
                "a second rank 0, and with it a second scheduler, ends at once", second.lines)
 
 
@@ -237,7 +238,7 @@ def too_late(t, tap):
 def never_came(t, tap):
     with Place(t, "never") as p:
         keys = p.keys("keys", 2)
-        head, endpoint = p.scheduler(keys, workers=2, deadline=1)
+        head, endpoint = p.scheduler(keys, workers=2, deadline=20)
         first = p.start([t.worker, "--scheduler", endpoint, "--keys", keys, "--rank", "0"])
         first.wait()
         # it stays for the other, as the test before this one shows
