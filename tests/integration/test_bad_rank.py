@@ -30,7 +30,7 @@ PROGRAM = 'test "$PSRING_RANK" = 1 && exec "$0" "$1"; exec "$2" loop'
 
 def play(tap, what, programs, directory):
     psring, rank, bad_rank = programs
-    run = Live([psring, "run", "-n", "3", "--deadline", "20", "--", "sh", "-c", PROGRAM, bad_rank, what, rank], directory, what)
+    run = Live([psring, "run", "-n", "3", "--deadline", "600", "--", "sh", "-c", PROGRAM, bad_rank, what, rank], directory, what)
     try:
         status = run.wait(PATIENCE_S)
         said = [line for line in run.text("err") if line.startswith("psring run: ")]

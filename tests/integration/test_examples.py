@@ -27,7 +27,7 @@ def run(launcher, ranks, *command, **options):
 
 
 def run_words(*words, status=0, **options):
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=100, **options)
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=300, **options)
     assert done.returncode == status, f"{words}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return done
 
@@ -179,7 +179,7 @@ def more_ranks_than_the_image_can_be_cut_into_are_refused():
 
 def survive(ranks, *words, status=0):
     """Ranks and the step they go on from; losses by step."""
-    done = run("run_ranks", ranks, programs["survive"], *words, env={**os.environ, "PSRING_DEADLINE_MS": "2500"}, status=status)
+    done = run("run_ranks", ranks, programs["survive"], *words, env={**os.environ, "PSRING_DEADLINE_MS": "100000"}, status=status)
     groups = [tuple(map(int, g)) for g in re.findall(r"^ranks: (\d+), from step (\d+) on$", done.stdout, flags=re.M)]
     losses = [(int(step), float(loss)) for step, loss in re.findall(r"^step: (\d+), loss is (\S+)$", done.stdout, flags=re.M)]
     return groups, losses

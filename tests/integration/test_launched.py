@@ -351,7 +351,7 @@ def other_options(tap, launcher):
 def too_few(tap, launcher):
     """With roles: two of three workers, and one of two servers."""
     words = dict(MS_WORKER_NUM=3, MS_SERVER_NUM=2, MS_SCHED_HOST="127.0.0.1", MS_SCHED_PORT=free_port(), DATA_PATH=OPTIONS["data"])
-    options = dict({key: value for key, value in OPTIONS.items() if key != "data"}, out="never", deadline=6)
+    options = dict({key: value for key, value in OPTIONS.items() if key != "data"}, out="never", deadline=20)
     processes = [launcher.start(dict(words, MS_ROLE=role), options) for role in ("MS_SCHED", "MS_WORKER", "MS_PSERVER", "MS_WORKER")]
     statuses = [process.wait() for process in processes]
     said = [line for process in processes for line in process.lines]
@@ -364,14 +364,14 @@ def too_few(tap, launcher):
 
 def ends(tap, launcher):
     """Deaths and stops while a run goes on."""
-    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=6, **{"log-every": 1})
+    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=10 * PATIENCE_S, **{"log-every": 1})
     # On one host the kernel tells of a death, and nobody waits for the deadline. Worker 1's shard
     # dies with it. torchrun tells the others to end then, which means the run: its scheduler waits
     # for nobody who is gone.
     for name, victim, others_are_told, words in [("killed-1", 1, False, ("worker 1 on ", "shard 1 on ")),
                                                  ("killed-1-told", 1, True, ("worker 1 on ", "shard 1 on ")),
                                                  ("killed-0", 0, False, ("the process that started the scheduler is gone",))]:
-        processes = launcher.loop(3, dict(long, out=name, deadline=10 * PATIENCE_S), free_port())
+        processes = launcher.loop(3, dict(long, out=name), free_port())
         tap.ok(processes[0].await_line("step 1/"), name + ": it trains", processes[0].lines)
         processes[victim].process.kill()
         for rank in (0, 2) if others_are_told else ():

@@ -28,7 +28,7 @@ def report(psring, *arguments):
 
 def interrupted(psring, directory):
     """A run that Ctrl-C has ended in its third step, at the latest."""
-    run = LiveRun(psring, directory, "interrupted", dict(OPTIONS, steps=1000, **{"fault-point": "worker:1:forward:2"}))
+    run = LiveRun(psring, directory, "interrupted", dict(OPTIONS, steps=1000000, deadline=600, **{"fault-point": "worker:1:forward:2"}))
     try:
         run.wait_line("fault-point forward:2 reached", PATIENCE_S)
         held = run.member("worker", 1)

@@ -17,7 +17,7 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace
 from test_help import on_terminal
 
 OPTIONS = {"mode": "ps", "workers": 2, "model": "mlp", "data": "synthetic:count=300,test=30,channels=1,size=8", "batch-size": 4, "lr": 0.05,
-           "threads": 1}
+           "threads": 1, "deadline": 600}
 ROW = r"^ +%s +%s +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+%% +[\d.]+ +[\d.]+ +\d+( <)?$"
 
 
@@ -31,7 +31,7 @@ def has_rows(table, step):
 
 
 def under_way(tap, psring, directory):
-    run = LiveRun(psring, directory, "live", dict(OPTIONS, steps=1000, **{"fault-point": "worker:1:forward:2"}))
+    run = LiveRun(psring, directory, "live", dict(OPTIONS, steps=1000000, **{"fault-point": "worker:1:forward:2"}))
     try:
         run.wait_line("fault-point forward:2 reached", PATIENCE_S)
         held = run.member("worker", 1)
