@@ -7,8 +7,10 @@ removed with the object that made it, or with the test."""
 
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -158,6 +160,23 @@ def together(tap, parts, jobs=3):
     with ThreadPoolExecutor(jobs) as pool:
         for results in pool.map(play, parts):
             results.tell(tap)
+
+
+def free_port(beside=0):
+    """One that nobody listens on here, nor at `beside` behind it. It is below those that the kernel
+    gives to whoever asks for any, where it leaves some: so nobody gets it before it is used."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as given:
+        low, high = map(int, given.read().split())
+    first, end = (low // 3, low) if low > 8192 else (low, high)
+    while True:
+        port = random.randrange(first, end - beside)
+        with socket.socket() as one, socket.socket() as other:
+            try:
+                one.bind(("127.0.0.1", port))
+                other.bind(("127.0.0.1", port + beside if beside else 0))
+            except OSError:
+                continue
+            return port
 
 
 def join_thread(thread, what, timeout_s=PATIENCE_S):

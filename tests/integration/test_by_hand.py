@@ -7,12 +7,11 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
+from psring_run import PATIENCE_S, Run, Tap, Workspace, free_port, join_thread
 
 OPTIONS = {"mode": "ps", "workers": 3, "shards": 2, "model": "mlp", "steps": 6, "batch-size": 16, "threads": 1, "seed": 11,
            "data": "synthetic:count=97,test=40,channels=1,size=28", "lr": 0.05, "bucket-size": 99968, "hash": True}
@@ -143,10 +142,7 @@ def example_of_the_help(tap, programs, directory):
     os.mkdir(place)
     told = subprocess.run([programs[0], "keygen", "--help"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
     example = [line for line in told[told.index("Example"):].splitlines() if line.startswith("  ")]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    script = "\n".join(example).replace("4100", str(port))
+    script = "\n".join(example).replace("4100", str(free_port()))
     path = os.pathsep.join([os.path.dirname(program) for program in programs] + [os.environ["PATH"]])
     shell = subprocess.Popen(["sh", "-e"], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env=dict(os.environ, PATH=path), start_new_session=True)

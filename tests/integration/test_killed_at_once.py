@@ -13,7 +13,7 @@ import sys
 import time
 
 from psring_live import Live, LiveRun
-from psring_run import PATIENCE_S, Tap, Workspace
+from psring_run import PATIENCE_S, Tap, Workspace, free_port
 
 DEADLINE_S = 600
 FAR_S = 100  # a machine that is busy may take some of it; a deadline takes three quarters of 600 s
@@ -52,9 +52,7 @@ def launched(tap, psring, directory):
 def hide_processes():
     """A free port, and a socket at the place beside it where processes of a scheduler's host say
     who they are (docs/wire.md, "Who lives"). While it is there they are as those of other hosts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     beside = socket.socket(socket.AF_UNIX)
     beside.bind("\0psring-end-%d" % port)
     return port, beside

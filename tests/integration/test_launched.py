@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from psring_run import PATIENCE_S, Run, Tap, Workspace, join_thread
+from psring_run import PATIENCE_S, Run, Tap, Workspace, free_port, join_thread
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "steps": 6, "batch-size": 16, "threads": 1, "seed": 11,
            "lr": 0.05, "no-eval": True}
@@ -22,19 +22,6 @@ FOREIGN = ("PSRING_", "DMLC_", "MS_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_",
 
 def words_of(options):
     return ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
-
-
-def free_port(beside=0):
-    """One that nobody listens on here, nor at `beside` behind it."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                other.bind(("127.0.0.1", port + beside if beside else 0))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 class Process:

@@ -5,12 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 
-import psring_run  # noqa: F401 (what this starts ends with it)
+import psring_run  # what this starts ends with it
 
 meson, build, source, psring = sys.argv[1:5]
 cc = sys.argv[5:]
@@ -83,9 +82,7 @@ def over_tcp_the_ranks_may_share_a_file_of_keys(installed):
 
 
 def meet_over_tcp(installed, keys):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = psring_run.free_port()
     exe = installed.program()
     ranks = [subprocess.Popen([exe], env={**os.environ, **installed.env, "PSRING_RANKS": "3", "PSRING_RANK": str(r),
                                           "PSRING_SCHEDULER": f"127.0.0.1:{port}", "PSRING_KEY_FILE": str(keys)},

@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 import key_files
-from psring_run import PATIENCE_S, Run, Tap, Workspace, together
-from test_launched import OPTIONS, Launcher, Process, free_port, words_of
+from psring_run import PATIENCE_S, Run, Tap, Workspace, free_port, together
+from test_launched import OPTIONS, Launcher, Process, words_of
 
 RING = dict(OPTIONS, mode="ring")
 HEADING = "## What is refused"

@@ -4,11 +4,10 @@ docs/library.md says: at a path without a key, and over TCP with a shared one. T
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 
-from psring_run import Workspace
+from psring_run import Workspace, free_port
 
 shard, psring, program = sys.argv[1:4]
 WORKERS, SHARDS = 2, 2
@@ -43,9 +42,7 @@ with Workspace() as folder:
     key = folder / "key"
     made = subprocess.run([psring, "keygen", "--shared", str(key), "--workers", str(WORKERS + SHARDS)],
                           capture_output=True, text=True, timeout=300)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     files = sorted(folder.glob("key*"))
     good = report(2, "over TCP with a shared key", play({"PSRING_SCHEDULER": f"127.0.0.1:{port}",
                                                          "PSRING_KEY_FILE": str(files[0])}) if files else
