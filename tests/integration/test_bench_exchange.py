@@ -84,6 +84,13 @@ def is_running(pid):
         return False
 
 
+def await_gone(pids):
+    """Those that were killed: the kernel is still ending them."""
+    end = time.monotonic() + PATIENCE_S
+    while any(map(is_running, pids)) and time.monotonic() < end:
+        time.sleep(0.02)
+
+
 def peers_in_turn(tap, bench):
     """Two programs in the places of two peers. One of them fails in its third call, and leaves a
     process behind."""
@@ -111,6 +118,7 @@ def peers_in_turn(tap, bench):
         tap.ok(done.returncode == 1 and done.stderr == "psring bench exchange: Gloo failed: no more\n", "one line says which failed", [done.stderr])
         with open(os.path.join(directory, "left")) as left:
             pid = int(left.read())
+        await_gone([pid])
         tap.ok(not is_running(pid), "and what it left behind is gone", [str(pid)])
 
 
@@ -129,10 +137,7 @@ def interrupted_beside_a_peer(tap, bench):
         process.wait(PATIENCE_S)
         with open(told) as file:
             pids = [int(pid) for pid in file.read().split()]
-        end = time.monotonic() + PATIENCE_S
-        # the kernel is still ending them
-        while any(map(is_running, pids)) and time.monotonic() < end:
-            time.sleep(0.02)
+        await_gone(pids)
         tap.ok(process.returncode == -signal.SIGTERM and not any(map(is_running, pids)), "told to end beside a peer it leaves no process",
                [str(process.returncode), str(pids)])
 
