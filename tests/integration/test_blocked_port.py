@@ -39,7 +39,7 @@ def main(*paths):
         told(tap, directory, "train",
              [psring, "train", "--workers", "2", "--mode", "ring", "--model", "mlp", "--data",
               "synthetic:count=97,test=40,channels=1,size=28", "--batch-size", "16", "--steps", "100000000", "--threads", "1",
-              "--transport", "tcp", "--slow", "0:1000", "--deadline", "600", "--no-eval", "--out", os.path.join(directory, "out")], module)
+              "--transport", "tcp", "--slow", "0:30", "--deadline", "600", "--no-eval", "--out", os.path.join(directory, "out")], module)
         told(tap, directory, "run",
              [psring, "run", "-n", "2", "--transport=tcp", "--deadline", "600", "--", bench, "-b", "1M", "-e", "1M", "-o", "all_reduce",
               "-i", "1000000"], module)

@@ -141,7 +141,7 @@ def on_gpus(tap, programs, directory, mpirun):
 def a_stopped_worker_is_named(tap, programs, directory, mpirun):
     with Cluster() as cluster:
         run = MpiRun(cluster, programs, directory, "stopped", mpirun,
-                     dict(OPTIONS, deadline=6, **{"fault-point": "worker:1:backward:3"}))
+                     dict(OPTIONS, deadline=20, **{"fault-point": "worker:1:backward:3"}))
         statuses = run.wait()
     tap.ok(run.ended(statuses, 1), "a stopped worker ends the run: mpirun and scheduler with status 1", run.why(statuses))
     tap.ok(any("worker 1 on " in line and "no sign of life" in line for line in run.head_lines), "and is named", run.head_lines)
@@ -150,7 +150,7 @@ def a_stopped_worker_is_named(tap, programs, directory, mpirun):
 def a_worker_that_stops_before_mpi_has_begun_is_named(tap, programs, directory, mpirun):
     """The others are in MPI_Init then, which has no deadline."""
     with Cluster() as cluster:
-        run = MpiRun(cluster, programs, directory, "early", mpirun, dict(OPTIONS, deadline=6, **{"fault-point": "worker:1:mpi-init:0"}))
+        run = MpiRun(cluster, programs, directory, "early", mpirun, dict(OPTIONS, deadline=20, **{"fault-point": "worker:1:mpi-init:0"}))
         statuses = run.wait()
     tap.ok(run.ended(statuses, 1), "a worker that stops before MPI has begun ends the run", run.why(statuses))
     tap.ok(any("worker 1 on " in line and "no sign of life" in line for line in run.head_lines), "and is named too", run.head_lines)

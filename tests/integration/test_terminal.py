@@ -56,7 +56,7 @@ def the_bar_stays_on_its_line(tap, psring, directory, columns):
 
 def follows_a_resize(tap, psring, directory):
     """While nothing moves: only the signal can be the cause of a new drawing."""
-    terminal, run = on_terminal(psring, directory, "resized", 120, dict(OPTIONS, steps=100000))
+    terminal, run = on_terminal(psring, directory, "resized", 120, dict(OPTIONS, steps=100000000))
     try:
         terminal.wait_for(DRAWN, PATIENCE_S)
         worker = run.of_role("worker")
