@@ -21,7 +21,9 @@
 #define EVENTS_WAITING_MAX (1u << 20)
 /* The text of one event. A byte that is not text takes six in JSON, and a line has 1 MiB. */
 #define TEXT_BYTES_MAX (64u << 10)
-#define TERM_BEFORE_KILL_MS 500
+/* On a busy machine a process may get no turn for seconds. One that is stopped gets none at all,
+ * and is not waited for. */
+#define TERM_BEFORE_KILL_MS 5000
 /* How long the launcher may take nothing of the last lines of processes that have ended. */
 #define TELLING_MS 500
 /* The time that the scheduler gets to notice too that the launcher is silent or gone, to ask all
@@ -300,12 +302,12 @@ static void check_stopped(psr_agent *a, int64_t now)
     }
 }
 
-/* Sends TERM once, and then KILL, when they are due. */
+/* Sends TERM once, and then KILL, when they are due; KILL at once to who is stopped. */
 static void end_step(psr_agent *a, int64_t now)
 {
     for (size_t i = 0; i < a->count && a->ending && now >= a->term_at_ms; i++) {
         psr_agent_process *p = &a->processes[i];
-        if (now >= a->kill_at_ms)
+        if (now >= a->kill_at_ms || p->child.stopped)
             psr_child_signal(&p->child, SIGKILL);
         else if (!p->asked_to_end)
             psr_child_signal(&p->child, SIGTERM);

@@ -10,6 +10,7 @@
  *         table and its update's state to FILE: bytes that say nothing else */
 #include "comm/psring/psring.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,6 +235,8 @@ int main(int argc, char **argv)
         return 2;
     if ((strcmp(what, "table") == 0 || strcmp(what, "keep") == 0) && argc != 5)
         return 2;
+    /* at a run's end it has its say, however late it gets its turn, and ends then */
+    signal(SIGTERM, SIG_IGN);
     int lives = strcmp(what, "again") == 0 ? 5 : 1;
     for (int i = 0; i < lives; i++)
         if (live(what, argv + 2) != PSRING_OK)

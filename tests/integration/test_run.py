@@ -305,7 +305,7 @@ def one_of_the_joined_ends(tap, start, directory):
     run.wait_ready(3)
     run.rank(1).signal(signal.SIGSTOP)
     ends(tap, run, 1, 2 * ["peer: .*rank 1 on localhost: no sign of life for .*"] +
-         [r"psring run: rank 1 on localhost: no sign of life for \d\.\d s.*"], "one that is stopped too")
+         [r"psring run: rank 1 on localhost: no sign of life for \d+\.\d s.*"], "one that is stopped too")
     run = start("joined-abort", ["-n", "3"], [RANK, "abort"])
     ends(tap, run, 1, 2 * ["peer: .*rank 1 .*it has had enough.*"] + ["psring run: rank 1 .*it has had enough.*"],
          "the line of one that aborts is the run's")

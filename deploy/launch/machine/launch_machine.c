@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define GRACE_MS 1500 /* for processes to end after the run's end, before they are killed */
-#define AGENT_GRACE_MS 2500
+/* For agents: above the graces that they give, SIGTERM's too. */
+#define AGENT_GRACE_MS 10000
 #define KILL_AGAIN_MS 100
 /* Time for scheduler and agents to answer that all are stopped, before the launcher stops
  * itself. */

@@ -253,20 +253,20 @@ static void agents_that_do_not_end_are_killed(void **state)
     psr_launch_machine_scheduler_closed(p.machine, 0, BEGAN_MS);
     psr_launch_machine_agent_ended(p.machine, A);
     psr_launch_machine_agent_closed(p.machine, A, 0, BEGAN_MS);
-    tick(&p, 2001); /* a sign of life is due then, and next after 4002 ms */
+    tick(&p, 9001); /* a sign of life is due then, and next after 11 s */
     forget(&p);
-    assert_int_equal(wait_ms(&p, 2499), 1);
-    tick(&p, 2499);
+    assert_int_equal(wait_ms(&p, 9999), 1);
+    tick(&p, 9999);
     expect_done(&p, "");
-    tick(&p, 2500);
+    tick(&p, 10000);
     expect_done(&p, "kill all\n");
-    assert_int_equal(wait_ms(&p, 2500), 100);
-    tick(&p, 2600);
+    assert_int_equal(wait_ms(&p, 10000), 100);
+    tick(&p, 10100);
     expect_done(&p, "kill all\n");
     assert_false(psr_launch_machine_is_over(p.machine));
     psr_launch_machine_agent_ended(p.machine, B);
     assert_false(psr_launch_machine_is_over(p.machine)); /* its last words */
-    psr_launch_machine_agent_closed(p.machine, B, SIGNAL_9, BEGAN_MS + 2610);
+    psr_launch_machine_agent_closed(p.machine, B, SIGNAL_9, BEGAN_MS + 10110);
     assert_true(psr_launch_machine_is_over(p.machine));
     expect_end(&p, 0, "end bar\noutcome 12\n");
 }
