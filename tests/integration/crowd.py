@@ -14,7 +14,7 @@ import time
 import key_files
 
 FRAME_BYTES = 1 << 20  # the largest that an inbox takes
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 def greeting(mechanism=b"PLAIN", major=3):
@@ -143,15 +143,17 @@ class Crowd:
                 del self.left[stranger]
         return bool(self.left or self.awaiting)
 
-    def press_on(self, quiet_s=0.5):
-        """Until all is sent, or nobody takes any more of it."""
+    def press_on(self, wanted=0, quiet_s=0.5):
+        """Until all is sent, or nobody takes any more of it. wanted: so many more are to be let in,
+        and who lets them in may not have had its turn yet."""
         end = time.monotonic() + PATIENCE_S
+        wanted += self.let_in
         before, since = None, time.monotonic()
         while self.press(0.1) and time.monotonic() < end:
             now = (sum(len(rest) for rest in self.left.values()), len(self.left), len(self.awaiting))
             if now != before:
                 before, since = now, time.monotonic()
-            elif time.monotonic() - since > quiet_s:
+            elif time.monotonic() - since > (quiet_s if self.let_in >= wanted else 10 * quiet_s):
                 return
 
     def held(self):

@@ -89,7 +89,7 @@ def flood(tap, programs, directory, case, right, figures):
             token = token_for(own, role, int(rank))
             says = of_a_stranger if who == "strangers" else lambda token=token: of_a_member("worker 1", token)
             crowd.come(at, connections, says)
-            crowd.press_on()
+            crowd.press_on(UNKNOWN_MAX if who == "member" else 0)
             held.append(crowd.await_held(most))
             crowd.settle()
         peaks = {of: process.memory_peak_bytes() for of, process in run.processes.items()}
