@@ -17,8 +17,11 @@ def main():
     # the first one that a session's leader opens becomes its own
     terminal = os.open(sys.argv[1], os.O_RDWR)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # who is in the background may take the terminal
+    heard = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+    signal.pthread_sigmask(signal.SIG_BLOCK, heard)  # until there are handlers
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
         os.setpgid(0, 0)
         os.tcsetpgrp(terminal, os.getpgrp())
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
@@ -37,6 +40,7 @@ def main():
     signal.signal(signal.SIGUSR1, foreground)
     signal.signal(signal.SIGUSR2, lambda *unused: os.killpg(pid, signal.SIGHUP))
     signal.signal(signal.SIGHUP, closed)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
     while True:
         status = os.waitpid(pid, os.WUNTRACED)[1]
         if not os.WIFSTOPPED(status):
