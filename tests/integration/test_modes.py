@@ -109,7 +109,7 @@ def run_behind(tap, runs, steps, target):
 
 def lost_run(tap, runs, who):
     """A member stops for good in the middle of a change, as by kill -9."""
-    given = dict(options("momentum", 3, 2, "ipc", dict(mode="ring@1,ps@4,ring@6")), **{"fault-point": who + ":handover:3", "deadline": 10})
+    given = dict(options("momentum", 3, 2, "ipc", dict(mode="ring@1,ps@4,ring@6")), **{"fault-point": who + ":handover:3", "deadline": 20})
     run = runs.run("lost-" + who.replace(":", "-"), given)
     name = who.replace(":", " ")
     tap.ok(run.status not in (0, None) and name in run.stderr + run.stdout, "%s that is lost during a change is named" % name, run.why())

@@ -175,7 +175,7 @@ class Floods:
         until the deadline names it."""
         what, transport = case
         tap, name = Results(), "run-%s-%s" % (what, transport)
-        life = Live([self.psring, "run", "-n", "2", "--deadline", "4", "--transport", transport, self.greedy_rank, what, self.rank, "broadcast"],
+        life = Live([self.psring, "run", "-n", "2", "--deadline", "20", "--transport", transport, self.greedy_rank, what, self.rank, "broadcast"],
                     self.directory, name)
         peak = 0
         try:
