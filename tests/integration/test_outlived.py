@@ -67,6 +67,7 @@ SHELL = """
 . "$ROOT/tests/watched"
 directory=$(mktemp -d -t "psr-${PSR_SCRIPT_MARK:0:8}-XXXXXX")
 setsid sleep 1000 &
+until grep -qs "$PSR_SCRIPT_MARK" /proc/$!/environ; do sleep 0.01; done # until then it is this shell's fork
 echo "a process of a shell script"
 echo "$directory $!"
 wait
