@@ -45,8 +45,8 @@ void psr_zmq_greet_scheduler(psr_zmq_transport *transport, const psr_message *me
     /* It answers who has spoken to it, so our connection to it is made, and none is refused that
      * was let in. Where that connection ends has to be asked while it is there: messages are taken
      * before events, and the scheduler may end before the first wait for either. */
-    if (transport->refused != NULL)
-        (void)psr_zmq_check_refused(transport);
+    psr_err refused = transport->refused != NULL ? psr_zmq_check_refused(transport) : PSR_OK;
+    (void)refused;
     psr_lives_greet(transport->lives, transport->scheduler, c->id);
 }
 
