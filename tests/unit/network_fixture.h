@@ -151,4 +151,17 @@ static inline void await_strangers(psr_transport *transport, uint64_t count)
     }
 }
 
+/* The same until it has said that of a stranger, who is counted before that. */
+static inline void await_line(psr_transport *transport, const char *text)
+{
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; strstr(stranger_lines, text) == NULL;) {
+        psr_message *message = NULL;
+        psr_err err = psr_transport_recv(transport, 20, &message);
+        if (err != PSR_ERR_TIMEOUT)
+            fail_msg("%s: %s", psr_err_name(err), psr_err_detail());
+        if (psr_clock_ms() > end_ms)
+            fail_msg("\"%s\" lacks \"%s\"", stranger_lines, text);
+    }
+}
+
 #endif
