@@ -125,6 +125,9 @@ static void a_small_payload_needs_no_socket_and_is_given_back_at_once(void **sta
     members m;
     static float values[64];
     open_members(&m, state);
+    /* Before it come offers of a key over TCP, which go by the socket. */
+    send_number(m.from, worker1, 0);
+    receive_number(m.to, worker0, 0);
     const psr_head head = {.type = PSR_MSG_RING, .encoding = PSR_ENCODING_FLOAT32};
     const psr_payload lent = {values, sizeof values, count_release, &m.returned};
     values[0] = 3;
@@ -157,6 +160,8 @@ static void messages_come_in_their_order_whichever_way_each_goes(void **state)
     uint32_t sent = 0, received = 0;
     open_members(&m, state);
     const uint64_t lent_before = bytes_lent(m.from);
+    /* after HELLO, and offers of a key over TCP: one a second */
+    const uint64_t first = psr_zmq_channel_of((const psr_zmq_transport *)m.from, worker1)->sequence;
     const psr_head of_arena = {.type = PSR_MSG_RING, .encoding = PSR_ENCODING_FLOAT32};
     for (; received < MESSAGES; received++) {
         const uint32_t most = received + BURST * (received / BURST % 3);
@@ -173,8 +178,7 @@ static void messages_come_in_their_order_whichever_way_each_goes(void **state)
                                                   count_release, &m.returned}));
         }
         psr_message *message = receive(m.to);
-        /* after HELLO, and the offer of a key over TCP */
-        assert_int_equal(message->head.sequence, received + (m.tcp ? 2 : 1));
+        assert_int_equal(message->head.sequence, first + received);
         if (received % 11 != 0) {
             expect_bytes(&message, received, bytes_of(received));
             continue;
@@ -287,13 +291,13 @@ static void nobody_sleeps_on_while_a_message_is_there(void **state)
     connect_and_lend(m.to, worker0, m.from);
     assert_int_equal(pthread_create(&answers, NULL, answer_all, m.to), 0);
     assert_int_equal(pthread_create(&sleeps, NULL, wait_again_and_again, &m), 0);
-    const int64_t begin_ms = psr_clock_ms();
     for (uint32_t k = 0; k < TURNS; k++) {
+        const int64_t begin_ms = psr_clock_ms();
         send_bytes(m.from, worker1, k, bytes_of(k));
         psr_message *message = receive(m.from);
         expect_bytes(&message, k, bytes_of(k));
+        assert_true(psr_clock_ms() - begin_ms < WAIT_MS);
     }
-    assert_true(psr_clock_ms() - begin_ms < WAIT_MS);
     pthread_join(answers, NULL);
     atomic_store(&m.returned, 1);
     psr_transport_wake(m.from);
