@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { TRAIN = 40, TEST = 9, SIDE = 6, PATH_BYTES = 200 };
 
@@ -185,9 +186,11 @@ static void files_that_were_just_changed_are_not_remembered(void **state)
     struct stat status;
     (void)state;
     write_set(a, "");
+    const time_t changed_s = time(NULL);
     settle(a);
     (void)content(a, cache);
-    assert_int_not_equal(stat(cache, &status), 0);
+    /* unless that moment is over */
+    assert_true(stat(cache, &status) != 0 || time(NULL) > changed_s + 3);
 }
 
 static void a_cache_that_others_may_enter_is_left_alone(void **state)
