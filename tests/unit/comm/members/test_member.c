@@ -38,6 +38,25 @@ static void send_config(stage *s)
     free(payload);
 }
 
+static void send_welcome(stage *s)
+{
+    psr_view_member members[] = {{.peer = scheduler, .host = "head"},
+                                 {.peer = worker0, .host = "there"},
+                                 {.peer = worker1, .host = "here"}};
+    strcpy(members[1].endpoint, psr_transport_endpoint(s->peer));
+    const psr_view view = {.members = members,
+                           .member_count = 3,
+                           .plan = {.ranks = s->ranks_welcomed,
+                                    .slice_floats = 2048,
+                                    .window = 2,
+                                    .pulled = PSR_COMPRESSION_NONE}};
+    void *payload = NULL;
+    size_t size = 0;
+    assert_ok(psr_welcome_write(&view, (psr_bytes){"a\0b", 4}, &payload, &size));
+    send_bytes(s->scheduler, worker1, PSR_MSG_WELCOME, payload, size);
+    free(payload);
+}
+
 /* The next message of worker 1 that is no PROGRESS. */
 static psr_message *hear(stage *s)
 {
@@ -80,21 +99,7 @@ static void *play_scheduler(void *context)
         send_text(s->peer, worker1, psr_msg_ahead_head(&(psr_msg_ahead){.operations = 5}), NULL);
         send_text(s->peer, worker1, psr_msg_ahead_head(&(psr_msg_ahead){.operations = 6}), NULL);
     }
-    psr_view_member members[] = {{.peer = scheduler, .host = "head"},
-                                 {.peer = worker0, .host = "there"},
-                                 {.peer = worker1, .host = "here"}};
-    strcpy(members[1].endpoint, psr_transport_endpoint(s->peer));
-    const psr_view view = {.members = members,
-                           .member_count = 3,
-                           .plan = {.ranks = s->ranks_welcomed,
-                                    .slice_floats = 2048,
-                                    .window = 2,
-                                    .pulled = PSR_COMPRESSION_NONE}};
-    void *payload = NULL;
-    size_t size = 0;
-    assert_ok(psr_welcome_write(&view, (psr_bytes){"a\0b", 4}, &payload, &size));
-    send_bytes(s->scheduler, worker1, PSR_MSG_WELCOME, payload, size);
-    free(payload);
+    send_welcome(s);
     return NULL;
 }
 
@@ -303,8 +308,14 @@ static void a_scheduler_that_falls_silent_is_named_in_time_and_not_before(void *
     psr_message *message;
     raise_stage(&s);
     s.place.deadline_ms = 1600; /* so it may be silent for a second */
+    psr_member_options options = {
+        .transport = s.own, .provision = &s.provision, .context = &s, .configured = say_facts};
+    /* All that it says is said beforehand: between its words it is not silent so long. */
+    assert_ok(psr_transport_connect(s.scheduler, worker1, psr_transport_endpoint(s.own), NULL));
+    send_config(&s);
+    send_welcome(&s);
     int64_t begin_ms = psr_clock_ms();
-    assert_ok(join(&s, (psr_member_options){.configured = say_facts}, &m));
+    assert_ok(psr_member_join(&options, &m));
     assert_fails(psr_member_recv(m, -1, &message), PSR_ERR_PEER, "no sign of life for ");
     double silent_s =
         atof(strstr(psr_err_detail(), "no sign of life for ") + strlen("no sign of life for "));
