@@ -536,7 +536,8 @@ static void the_key_says_the_rank_of_one_that_asks_for_any(void **state)
  *
  * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the
  * connection, 's' swallows what comes from then on instead of passing it on. It answers each order
- * when it is done: 'c' after the sender has connected again, 's' after something was swallowed. */
+ * when it is done: 'c' after the sender has connected again, 's' after something was swallowed.
+ * Whoever ends a connection itself, as in a handshake that takes too long, is connected again. */
 
 typedef struct relay {
     int listener, orders[2], answers[2];
@@ -550,22 +551,26 @@ typedef struct legs {
     bool swallow, swallowed;
 } legs;
 
+static void cut_legs(legs *l)
+{
+    if (l->sender >= 0)
+        close(l->sender);
+    if (l->inbox >= 0)
+        close(l->inbox);
+    l->sender = l->inbox = -1;
+}
+
 static void connect_legs(relay *r, legs *l)
 {
     l->sender = accept(r->listener, NULL, NULL);
     l->inbox = socket(AF_INET, SOCK_STREAM, 0);
     l->swallow = l->swallowed = false;
-    if (l->sender < 0 || connect(l->inbox, (struct sockaddr *)&r->target, sizeof r->target) != 0)
-        abort();
+    if (connect(l->inbox, (struct sockaddr *)&r->target, sizeof r->target) != 0)
+        cut_legs(l);
 }
 
-static void cut_legs(legs *l)
-{
-    close(l->sender);
-    close(l->inbox);
-}
-
-static void pass_on(legs *l, int from, int to)
+/* false: that leg has ended. */
+static bool pass_on(legs *l, int from, int to)
 {
     static char bytes[65536];
     ssize_t got = recv(from, bytes, sizeof bytes, 0);
@@ -573,6 +578,7 @@ static void pass_on(legs *l, int from, int to)
     for (ssize_t sent = 0, now; !l->swallow && sent < got; sent += now)
         if ((now = send(to, bytes + sent, (size_t)(got - sent), MSG_NOSIGNAL)) <= 0)
             break;
+    return got > 0;
 }
 
 static void *relay_main(void *context)
@@ -581,9 +587,11 @@ static void *relay_main(void *context)
     legs l;
     connect_legs(r, &l);
     for (bool owed = false;;) {
-        struct pollfd items[] = {
-            {r->orders[0], POLLIN, 0}, {l.sender, POLLIN, 0}, {l.inbox, POLLIN, 0}};
-        poll(items, 3, -1);
+        struct pollfd items[] = {{r->orders[0], POLLIN, 0},
+                                 {l.sender, POLLIN, 0},
+                                 {l.inbox, POLLIN, 0},
+                                 {l.sender < 0 ? r->listener : -1, POLLIN, 0}};
+        poll(items, 4, -1);
         char order = 0;
         if (items[0].revents && read(r->orders[0], &order, 1) != 1)
             break;
@@ -593,10 +601,11 @@ static void *relay_main(void *context)
             (void)!write(r->answers[1], "c", 1);
         } else if (order == 's') {
             l.swallow = owed = true;
-        } else if (items[1].revents) {
-            pass_on(&l, l.sender, l.inbox);
-        } else if (items[2].revents) {
-            pass_on(&l, l.inbox, l.sender);
+        } else if ((items[1].revents && !pass_on(&l, l.sender, l.inbox)) ||
+                   (items[2].revents && !pass_on(&l, l.inbox, l.sender))) {
+            cut_legs(&l);
+        } else if (items[3].revents) {
+            connect_legs(r, &l);
         }
         if (owed && l.swallowed) {
             owed = false;
@@ -700,16 +709,16 @@ static void an_interface_may_be_named(void **state)
     assert_memory_equal(psr_transport_endpoint(a), "tcp://127.0.0.2:", 16);
 }
 
-/* A port where nobody listens any more. */
-static void name_closed_port(char endpoint[64])
+/* A port where nobody listens. It is nobody else's while what this returns is open. */
+static int name_closed_port(char endpoint[64])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
                 getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-    close(fd);
     snprintf(endpoint, 64, "tcp://127.0.0.1:%u", ntohs(address.sin_port));
+    return fd;
 }
 
 static void an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_from(void **state)
@@ -717,7 +726,7 @@ static void an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_f
     (void)state;
     char endpoint[64];
     psr_unreached unreached;
-    name_closed_port(endpoint);
+    const int port = name_closed_port(endpoint);
     assert_ok(psr_transport_connect(a, worker1, endpoint, NULL));
     join_to(b, worker0, a);
     send_number(b, worker0, 1);
@@ -736,6 +745,7 @@ static void an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_f
     assert_false(psr_transport_unreached(a, 0, &unreached)); /* once a second */
     psr_transport_disconnect(a, shard0);
     assert_ok(psr_transport_connect(a, shard0, endpoint, NULL)); /* watched anew */
+    close(port);
 }
 
 static void a_way_that_nobody_watches_is_not_told(void **state)
@@ -744,11 +754,12 @@ static void a_way_that_nobody_watches_is_not_told(void **state)
     char endpoint[64];
     psr_unreached unreached;
     const psr_zmq_options options = {.self = worker0, .keys = keys_of(&keys, worker0)};
-    name_closed_port(endpoint);
+    const int port = name_closed_port(endpoint);
     psr_transport_free(&a, 0);
     assert_ok(psr_transport_zmq_new(&options, &a));
     assert_ok(psr_transport_connect(a, shard0, endpoint, NULL));
     assert_false(psr_transport_unreached(a, 0, &unreached));
+    close(port);
 }
 
 static void a_peer_that_listens_is_never_said_not_to_be_reached(void **state)
