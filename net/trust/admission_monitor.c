@@ -4,8 +4,8 @@
  * endpoint.
  *
  * Not every failure has an event of its own: what is no greeting at all just ends in DISCONNECTED,
- * as a member's connection does. The two are told apart by whether any connection is still in its
- * handshake and whether this one is young enough to be. */
+ * as a member's connection does. The two are told apart by whether the owner knows this one, any is
+ * still in its handshake, and this one is young enough to be. */
 #include "net/trust/admission_private.h"
 
 #include "base/clock.h"
@@ -100,6 +100,8 @@ static void take_event(psr_admission *admission, uint16_t event, uint32_t value,
         break;
     case ZMQ_EVENT_DISCONNECTED:
         tell_end(admission);
+        if (psr_unknowns_closed(&admission->unknowns, (int)value))
+            break; /* of a member; another one may be in its handshake meanwhile */
         if (admission->refused_open > 0)
             admission->refused_open--;
         else if (may_be_in_handshake(admission, value)) {

@@ -191,19 +191,20 @@ static void take_out(psr_half_open *half_open, size_t at)
     half_open->count--;
 }
 
-void psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms)
+bool psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms)
 {
     psr_half_open_entry entry = {.fd = fd, .bytes_max = bytes_max, .since_ms = now_ms};
     if (!cookie_of(fd, &entry.cookie))
-        return;
+        return false;
     entry.process = process_of(fd);
     for (size_t i = 0; i < PSR_HALF_OPEN_EARLY; i++)
         if (half_open->early[i] == entry.cookie) {
             half_open->early[i] = 0;
             forget_one_of(half_open, entry.process);
-            return;
+            return true;
         }
     append(half_open, entry);
+    return false;
 }
 
 uint64_t psr_half_open_known(psr_half_open *half_open, int fd)
@@ -221,17 +222,18 @@ uint64_t psr_half_open_known(psr_half_open *half_open, int fd)
     return cookie;
 }
 
-void psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, int64_t now_ms)
+bool psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, int64_t now_ms)
 {
     psr_half_open_entry entry = {.fd = fd, .cookie = cookie, .since_ms = now_ms};
     if (cookie == 0 || !look(half_open, &entry, false))
-        return;
+        return false;
     entry.process = process_of(fd);
     if (entry.process != 0)
         psr_half_open_let_in(half_open, entry.process);
     else
         entry.bytes_max = received_over_tcp(fd) + PSR_HALF_OPEN_BYTES_MAX;
     append(half_open, entry);
+    return true;
 }
 
 /* Removes ended connections from the list; for the others finds out which were not admitted.

@@ -64,8 +64,8 @@ void psr_half_open_done(psr_half_open *half_open);
 #define PSR_HALF_OPEN_LOOK_MS 100
 
 /* libzmq has accepted fd. Does nothing if it is no longer a connection. bytes_max: 0, or of a
- * connection over TCP PSR_HALF_OPEN_BYTES_MAX. */
-void psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms);
+ * connection over TCP PSR_HALF_OPEN_BYTES_MAX. Whether it was known before that. */
+bool psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms);
 
 /* Of a connection that libzmq had as fd, over TCP. */
 typedef enum psr_half_open_state {
@@ -83,8 +83,8 @@ void psr_half_open_let_in(psr_half_open *half_open, pid_t process);
 uint64_t psr_half_open_known(psr_half_open *half_open, int fd);
 
 /* The connection no longer belongs to a member, and is treated as one that has just been accepted.
- * Does nothing if it has ended. */
-void psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, int64_t now_ms);
+ * false: it has ended, and nothing is done. */
+bool psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, int64_t now_ms);
 
 /* If more than `most` were not admitted, ends the oldest of these. settled: no connection is just
  * being admitted; otherwise only those over Unix sockets are ended. */

@@ -22,15 +22,42 @@ void psr_unknowns_done(psr_unknowns *unknowns)
     psr_half_open_done(&unknowns->half_open);
     pthread_mutex_destroy(&unknowns->lock);
     free(unknowns->let_in);
+    free(unknowns->known);
+}
+
+/* Without memory it is taken for one that is not known. */
+static void note_known(psr_unknowns *unknowns, int fd, bool known)
+{
+    if (known && (size_t)fd >= unknowns->known_count) {
+        const size_t count = (size_t)fd + 64;
+        bool *grown = realloc(unknowns->known, count * sizeof *grown);
+        if (grown == NULL)
+            return;
+        memset(grown + unknowns->known_count, 0, (count - unknowns->known_count) * sizeof *grown);
+        unknowns->known = grown;
+        unknowns->known_count = count;
+    }
+    if ((size_t)fd < unknowns->known_count)
+        unknowns->known[fd] = known;
 }
 
 void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, uint64_t bytes_max, bool end)
 {
     pthread_mutex_lock(&unknowns->lock);
-    psr_half_open_add(&unknowns->half_open, fd, bytes_max, psr_clock_ms());
+    note_known(unknowns, fd,
+               psr_half_open_add(&unknowns->half_open, fd, bytes_max, psr_clock_ms()));
     if (end)
         psr_half_open_end(&unknowns->half_open, fd);
     pthread_mutex_unlock(&unknowns->lock);
+}
+
+bool psr_unknowns_closed(psr_unknowns *unknowns, int fd)
+{
+    pthread_mutex_lock(&unknowns->lock);
+    const bool known = (size_t)fd < unknowns->known_count && unknowns->known[fd];
+    note_known(unknowns, fd, false);
+    pthread_mutex_unlock(&unknowns->lock);
+    return known;
 }
 
 bool psr_unknowns_count(psr_unknowns *unknowns)
@@ -109,6 +136,8 @@ psr_connection psr_unknowns_known(psr_unknowns *unknowns, psr_peer admitted, int
     pthread_mutex_lock(&unknowns->lock);
     forget_one_of(unknowns, admitted);
     psr_connection connection = {.fd = fd, .cookie = psr_half_open_known(&unknowns->half_open, fd)};
+    if (connection.cookie != 0)
+        note_known(unknowns, fd, true);
     pthread_mutex_unlock(&unknowns->lock);
     return connection;
 }
@@ -118,7 +147,9 @@ void psr_unknowns_again(psr_unknowns *unknowns, psr_connection connection)
     if (connection.cookie == 0)
         return;
     pthread_mutex_lock(&unknowns->lock);
-    psr_half_open_unknown(&unknowns->half_open, connection.fd, connection.cookie, psr_clock_ms());
+    if (psr_half_open_unknown(&unknowns->half_open, connection.fd, connection.cookie,
+                              psr_clock_ms()))
+        note_known(unknowns, connection.fd, false);
     pthread_mutex_unlock(&unknowns->lock);
 }
 

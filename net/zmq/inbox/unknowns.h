@@ -17,6 +17,8 @@ typedef struct psr_unknowns {
     bool shared;                /* all share one token: names count for nothing */
     struct psr_unknown *let_in; /* in the order in which they were */
     size_t count, capacity;
+    bool *known; /* [descriptor]: the owner knows whose that connection is */
+    size_t known_count;
 } psr_unknowns;
 
 void psr_unknowns_init(psr_unknowns *unknowns, bool curve, bool shared);
@@ -24,6 +26,8 @@ void psr_unknowns_done(psr_unknowns *unknowns);
 
 /* libzmq has accepted fd. end: it goes at once. bytes_max: as of psr_half_open_add. */
 void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, uint64_t bytes_max, bool end);
+/* libzmq has closed fd. Whether the owner knew whose it was. */
+bool psr_unknowns_closed(psr_unknowns *unknowns, int fd);
 
 /* A connection of that member is to be let in; process: at the other end of a Unix socket, else 0.
  * false: it has PSR_UNKNOWN_MAX already (all together PSR_UNKNOWN_SHARED_MAX, where they share a

@@ -149,6 +149,22 @@ static void half_a_greeting_is_given_up(void **state)
     free_keys(&keys);
 }
 
+/* libzmq tells only that some connection has ended. */
+static void a_member_that_ends_while_another_is_in_its_handshake_is_no_stranger(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_scheduler(&keys);
+    int silent = dial(s);
+    assert_a_member_gets_through(&keys, s);
+    await_hang_up(silent);
+    await_line(s, "it went away or fell silent in the handshake");
+    assert_null(strstr(stranger_lines, "what it sends is not our protocol"));
+    close(silent);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
 static void a_frame_that_claims_gigabytes_is_turned_away(void **state)
 {
     (void)state;
@@ -1015,6 +1031,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_is_turned_away),
         cmocka_unit_test(half_a_greeting_is_given_up),
+        cmocka_unit_test(a_member_that_ends_while_another_is_in_its_handshake_is_no_stranger),
         cmocka_unit_test(a_frame_that_claims_gigabytes_is_turned_away),
         cmocka_unit_test(another_mechanism_is_turned_away),
         cmocka_unit_test(of_many_half_open_connections_few_are_held_without_curve),
