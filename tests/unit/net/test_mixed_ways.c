@@ -159,7 +159,7 @@ static bool take_one(member *at, const member *from)
 /* Both send so many, of which `ahead` before the other one reads, and read all. */
 static void exchange(uint32_t count, uint32_t ahead)
 {
-    const int64_t end_ms = psr_clock_ms() + WAIT_MS;
+    int64_t end_ms = psr_clock_ms() + WAIT_MS; /* until one of them comes */
     const uint32_t goal[] = {a.sent + count, b.sent + count};
     while (b.received < goal[0] || a.received < goal[1]) {
         assert_true(psr_clock_ms() < end_ms);
@@ -169,8 +169,9 @@ static void exchange(uint32_t count, uint32_t ahead)
         if (a.received + ahead / 2 >= b.sent)
             for (uint32_t i = 0; i < ahead && b.sent < goal[1]; i++)
                 send_next(&b, &a);
-        take_one(&b, &a);
-        take_one(&a, &b);
+        const bool came_to_b = take_one(&b, &a), came_to_a = take_one(&a, &b);
+        if (came_to_b || came_to_a)
+            end_ms = psr_clock_ms() + WAIT_MS;
     }
 }
 
