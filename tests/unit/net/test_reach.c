@@ -12,17 +12,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A port of loopback on which somebody listens, or nobody any more. */
-static int open_port(char endpoint[64])
+/* A port of loopback, on which nobody else can listen while it is open. */
+static int take_port(char endpoint[64])
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof in;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof in), 0);
-    assert_int_equal(listen(fd, 4), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &size), 0);
     snprintf(endpoint, 64, "tcp://127.0.0.1:%u", ntohs(in.sin_port));
+    return fd;
+}
+
+/* One on which somebody listens. */
+static int open_port(char endpoint[64])
+{
+    int fd = take_port(endpoint);
+    assert_int_equal(listen(fd, 4), 0);
     return fd;
 }
 
@@ -30,8 +37,7 @@ static void who_listens_is_reached_and_who_does_not_refuses(void **state)
 {
     (void)state;
     char open[64], closed[64];
-    int listens = open_port(open), gone = open_port(closed);
-    close(gone);
+    int listens = open_port(open), silent = take_port(closed);
     psr_reach reaches[] = {{.endpoint = closed}, {.endpoint = open}};
     expect_ok(psr_reach_all(reaches, 2, 60000));
     assert_false(reaches[0].reached);
@@ -41,6 +47,7 @@ static void who_listens_is_reached_and_who_does_not_refuses(void **state)
     assert_string_equal(reaches[1].source, "127.0.0.1");
     assert_true(reaches[1].taken_us >= 0);
     close(listens);
+    close(silent);
 }
 
 /* A queue that is full drops what comes, as a firewall does. */
@@ -86,13 +93,13 @@ static void one_is_asked_for_without_waiting(void **state)
 {
     (void)state;
     char open[64], closed[64];
-    int listens = open_port(open), gone = open_port(closed);
-    close(gone);
+    int listens = open_port(open), silent = take_port(closed);
     assert_int_equal(answer_of(open), PSR_REACH_MADE);
     assert_int_equal(answer_of(closed), PSR_REACH_REFUSED);
     assert_int_equal(answer_of("tcp://127.0.0.1"), PSR_REACH_FAILED);
     assert_int_equal(answer_of("tcp://255.255.255.255:9"), PSR_REACH_FAILED);
     close(listens);
+    close(silent);
 }
 
 /* So nobody who lives is taken for one that has ended. */
