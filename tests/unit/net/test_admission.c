@@ -454,6 +454,7 @@ static void thousands_of_connections_keep_no_member_out(void **state)
     enum { COUNT = 2000 };
     static int fds[COUNT];
     run_keys keys = make_keys(false);
+    const int64_t begin_ms = psr_clock_ms();
     psr_transport *s = open_scheduler(&keys);
     psr_transport *w = open_member(&keys, worker1);
     join_to(w, scheduler, s);
@@ -475,11 +476,11 @@ static void thousands_of_connections_keep_no_member_out(void **state)
     for (int i = 0; i < count; i++)
         close(fds[i]);
     await_strangers(s, (uint64_t)count);
-    /* The log stays short. */
+    /* The log stays short: ten lines in ten seconds. */
     size_t lines = 0;
     for (const char *at = stranger_lines; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
-    assert_in_range(lines, 1, 100);
+    assert_in_range(lines, 1, 100 + (psr_clock_ms() - begin_ms) / 1000);
     psr_transport_free(&w, 0);
     psr_transport_free(&s, 0);
     free_keys(&keys);
