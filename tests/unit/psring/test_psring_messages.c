@@ -2,6 +2,7 @@
  * and groups that are made without waiting: by real ranks. */
 #include "tests/unit/psring/ranks.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -358,13 +359,16 @@ static void list_differently(psring_comm **comm, int rank, void *context)
     static const int up[] = {0, 1, 2}, turned[] = {0, 2, 1};
     psring_group *world = psring_world(*comm), *group = world;
     psring_request *request = NULL;
-    (void)context;
+    sem_t *started = context; /* before it is found, and has failed the world */
     expect(psring_group_from_ranks_start(world, up, 3, NULL, &group, NULL) == PSRING_ERR_USAGE);
     expect(psring_group_from_ranks_start(world, up, 4, NULL, NULL, &request) == PSRING_ERR_USAGE);
     expect(psring_group_from_ranks_start(world, (const int[]){0, 0}, 2, NULL, &group, &request) ==
            PSRING_ERR_USAGE);
+    for (int r = 0; rank == 2 && r < 2; r++)
+        expect(sem_wait(started) == 0);
     expect_ok(
         psring_group_from_ranks_start(world, rank == 2 ? turned : up, 3, NULL, &group, &request));
+    expect(rank == 2 || sem_post(started) == 0);
     expect(psring_wait(request, PSRING_FOREVER) == PSRING_ERR_MISMATCH);
     expect(strstr(psring_err_detail(), "rank 0 makes a group of ranks 0, 1, 2; rank 2 makes one of "
                                        "ranks 0, 2, 1") != NULL);
@@ -377,7 +381,10 @@ static void list_differently(psring_comm **comm, int rank, void *context)
 static void lists_that_differ_are_found_when_they_are_started(void **state)
 {
     (void)state;
-    ranks_run(3, list_differently, NULL);
+    sem_t started;
+    expect(sem_init(&started, 0, 0) == 0);
+    ranks_run(3, list_differently, &started);
+    sem_destroy(&started);
 }
 
 int main(void)
