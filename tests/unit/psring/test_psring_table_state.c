@@ -324,7 +324,7 @@ static void ranks_that_read_and_write_different_things_are_named(void **state)
 
 /* ---- who is lost ---- */
 
-enum { LOST_RANKS = 4, LOST = 3, LOST_DEADLINE_MS = 3000 }; /* two workers, two shards */
+enum { LOST_RANKS = 4, LOST = 3, LOST_DEADLINE_MS = 20000 }; /* two workers, two shards */
 
 /* A process: reads and writes until that fails, and tells when it has done so a first time. */
 static void be_rank(const ranks_folder *folder, int rank, int ready)
