@@ -362,7 +362,7 @@ class Endings(Suite):
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-            played.expect(re.search(r"scheduler 0 on \S+: the disk has taken nothing for \d\.\d s of the checkpoint of step 4 in "
+            played.expect(re.search(r"scheduler 0 on \S+: the disk has taken nothing for \d+\.\d s of the checkpoint of step 4 in "
                                     r"\S+/checkpoints; \d+% of it is written", played.line), played.line)
             # What is on a disk that hangs cannot be removed.
             torn = os.path.join(run.out, "checkpoints", ".step-4.part")

@@ -73,8 +73,10 @@ class Table(Suite):
         mode, n, victim, phase, action, transport = case
         step = STEP_OF[phase]
         played = Played(action, victim, "n=%d %s %s, worker 1 in %s of step %d" % (n, mode, transport, phase, step))
-        # Only what is stopped is missed by a deadline; a killed one is missed at once.
-        options = dict({} if action == "kill" else {"deadline": DEADLINE_S}, **over(transport, self.directory, n))
+        # Only what is stopped is missed by a deadline; a killed one is missed at once, and one that
+        # goes on is not to be missed, however late it does.
+        options = dict({"stop": {"deadline": DEADLINE_S}, "pause": {"deadline": 5 * DEADLINE_S}}.get(action, {}),
+                       **over(transport, self.directory, n))
         # short: the directories of its sockets are below it
         run = self.run("case-" + "-".join(str(value)[:5] for value in case),
                        options_of(*key_of(case), fault_point="worker:1:%s:%d" % (phase, step), **options))
