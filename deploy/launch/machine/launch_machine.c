@@ -11,6 +11,7 @@
 #define GRACE_MS 1500 /* for processes to end after the run's end, before they are killed */
 /* For agents: above the graces that they give, SIGTERM's too. */
 #define AGENT_GRACE_MS 10000
+#define SCHEDULER_GRACE_MS 10000 /* more than the agents: it writes their last lines */
 #define KILL_AGAIN_MS 100
 /* Time for scheduler and agents to answer that all are stopped, before the launcher stops
  * itself. */
@@ -81,6 +82,7 @@ void psr_launch_end(psr_launch_machine *m, int status, const char *line, int64_t
     m->status = status;
     snprintf(m->line, sizeof m->line, "%.1023s", line);
     m->end_by_ms = now_ms + AGENT_GRACE_MS;
+    m->scheduler_by_ms = m->end_by_ms + SCHEDULER_GRACE_MS;
     command_all(m, PSR_LAUNCH_END, status == 0 ? GRACE_MS : GRACE_MS / 2);
     tell_closed(m);
 }
@@ -94,7 +96,10 @@ static void check_end(psr_launch_machine *m, int64_t now_ms)
 {
     if (!m->ended || now_ms < m->end_by_ms)
         return;
-    m->act.kill_all(m->act.context);
+    if (now_ms >= m->scheduler_by_ms)
+        m->act.kill_all(m->act.context);
+    else
+        m->act.kill_agents(m->act.context);
     m->end_by_ms = now_ms + KILL_AGAIN_MS;
 }
 
@@ -245,7 +250,7 @@ void psr_launch_machine_interrupted(psr_launch_machine *m, int64_t now_ms)
                 "stopping after this step, with a checkpoint; once more to end at once");
     } else {
         psr_launch_end(m, 130, "interrupted", now_ms);
-        m->end_by_ms = now_ms;
+        m->end_by_ms = m->scheduler_by_ms = now_ms;
         m->at_once = true;
     }
 }
@@ -323,6 +328,7 @@ static void check_scheduler(psr_launch_machine *m, int64_t now_ms)
     char how[64];
     snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
     lose_scheduler(m, 1, how, now_ms);
+    m->scheduler_by_ms = m->end_by_ms; /* it has had its time */
 }
 
 static bool is_watched(const psr_launch_host *h)

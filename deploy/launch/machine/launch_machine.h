@@ -52,7 +52,9 @@ typedef struct psr_launch_actions {
     void (*order)(void *context, const psr_order *order);
     /* host: in the placement. grace_ms: for END. */
     void (*command)(void *context, size_t host, psr_launch_command command, int64_t grace_ms);
-    /* Agents and scheduler have had their time to end. Called again as long as one is left. */
+    /* Agents, or agents and scheduler, have had their time to end. Called again as long as one is
+     * left. */
+    void (*kill_agents)(void *context);
     void (*kill_all)(void *context);
     /* Stops this process, as Ctrl-Z would; returns when it goes on. */
     void (*stop)(void *context);

@@ -91,8 +91,9 @@ struct psr_launch_machine {
     bool told_closed;
     bool ended; /* the scheduler said how the run ended, or we know it */
     int status;
-    char line[1024];   /* why it ended */
-    int64_t end_by_ms; /* when agents that still run are killed */
+    char line[1024];         /* why it ended */
+    int64_t end_by_ms;       /* when agents that still run are killed */
+    int64_t scheduler_by_ms; /* the same of the scheduler, which waits for the agents' last lines */
     cJSON *outcome;
 };
 

@@ -83,6 +83,11 @@ static void command(void *context, size_t host, psr_launch_command command, int6
     psr_text_add(&p->end, "\n");
 }
 
+static void kill_agents(void *context)
+{
+    psr_text_add(&((played *)context)->end, "kill agents\n");
+}
+
 static void kill_all(void *context)
 {
     psr_text_add(&((played *)context)->end, "kill all\n");
@@ -207,6 +212,7 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
         .spawn = spawn,
         .order = order,
         .command = command,
+        .kill_agents = kill_agents,
         .kill_all = kill_all,
         .stop = stop,
         .show_line = show_line,

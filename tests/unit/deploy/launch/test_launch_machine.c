@@ -259,16 +259,36 @@ static void agents_that_do_not_end_are_killed(void **state)
     tick(&p, 9999);
     expect_done(&p, "");
     tick(&p, 10000);
-    expect_done(&p, "kill all\n");
+    expect_done(&p, "kill agents\n");
     assert_int_equal(wait_ms(&p, 10000), 100);
     tick(&p, 10100);
-    expect_done(&p, "kill all\n");
+    expect_done(&p, "kill agents\n");
     assert_false(psr_launch_machine_is_over(p.machine));
     psr_launch_machine_agent_ended(p.machine, B);
     assert_false(psr_launch_machine_is_over(p.machine)); /* its last words */
     psr_launch_machine_agent_closed(p.machine, B, SIGNAL_9, BEGAN_MS + 10110);
     assert_true(psr_launch_machine_is_over(p.machine));
     expect_end(&p, 0, "end bar\noutcome 12\n");
+}
+
+/* Their last lines are its to write, and the socket in the run's directory is its to remove. */
+static void the_scheduler_is_not_killed_with_agents_that_do_not_end(void **state)
+{
+    (void)state;
+    played p;
+    begin_run(&p);
+    scheduler_says(&p, ENDED_WELL, 0);
+    psr_launch_machine_scheduler_ended(p.machine);
+    tick(&p, 10000);
+    psr_launch_machine_agent_ended(p.machine, A);
+    psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS + 10010);
+    psr_launch_machine_agent_ended(p.machine, B);
+    psr_launch_machine_agent_closed(p.machine, B, SIGNAL_9, BEGAN_MS + 10010);
+    tick(&p, 19999);
+    assert_null(strstr(p.done, "kill all"));
+    tick(&p, 20099);
+    assert_non_null(strstr(p.done, "kill all"));
+    psr_launch_machine_free(p.machine);
 }
 
 /* ---- what the person sees ---- */
@@ -376,6 +396,7 @@ int main(void)
         cmocka_unit_test(the_scheduler_hears_when_all_that_processes_printed_has_come),
         cmocka_unit_test(a_scheduler_that_dies_without_a_word_ends_the_run),
         cmocka_unit_test(agents_that_do_not_end_are_killed),
+        cmocka_unit_test(the_scheduler_is_not_killed_with_agents_that_do_not_end),
         cmocka_unit_test(what_processes_print_goes_to_the_log_and_by_its_level_to_the_person),
         cmocka_unit_test(
             errors_of_processes_are_shown_at_the_end_where_they_say_more_than_the_run_does),
