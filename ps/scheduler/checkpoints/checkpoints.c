@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define NICE 10        /* of the thread that writes */
-#define FINISH_MS 1000 /* how long complete checkpoints may take to be put in place at the end */
+#define FINISH_MS 5000 /* how long complete checkpoints may take to be put in place at the end */
 #define LEAVE_MS 500   /* how long the thread may then still be at the disk */
 
 /* Of the test set, after so many steps. */

@@ -25,8 +25,8 @@ typedef struct psr_checkpoints_options {
 /* The caller owns *ret_checkpoints. */
 PSR_MUST_CHECK psr_err psr_checkpoints_new(const psr_checkpoints_options *options,
                                            psr_checkpoints **ret_checkpoints);
-/* Gives complete checkpoints a second to get into place, and removes incomplete ones. If the disk
- * does not even release the writing thread, everything is left to the end of the process. NULL
+/* Gives complete checkpoints five seconds to get into place, and removes incomplete ones. If the
+ * disk does not even release the writing thread, everything is left to the end of the process. NULL
  * allowed. */
 void psr_checkpoints_free(psr_checkpoints *checkpoints);
 
