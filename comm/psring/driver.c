@@ -12,14 +12,14 @@
 enum { LEAVE = PSR_COMMAND_OWNER, LEND_FROM, LEND_NO_MORE, ORDERS };
 
 /* To a rank. One that is cut is never opened again. */
-typedef enum channel { NONE_YET, OPEN, CUT } channel;
+typedef enum channel_state { NONE_YET, OPEN, CUT } channel_state;
 
 struct psr_driver {
     psr_driver_options options;
     psr_node *node;
     psr_loop *loop; /* driven by turns, or alone */
     /* [ranks] used by whoever has the turn, as the next one: */
-    channel *channels;
+    channel_state *channels;
     uint64_t *sent;      /* messages for that rank since the beginning */
     uint8_t *sent_list;  /* room for all of them in DONE */
     _Atomic bool bye;    /* the coordinator has let this rank go */
@@ -345,9 +345,9 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head,
                             const psr_payload *payload)
 {
     psr_driver *d = context;
-    channel *channel = to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count
-                           ? &d->channels[to.rank]
-                           : NULL;
+    channel_state *channel = to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count
+                                 ? &d->channels[to.rank]
+                                 : NULL;
     if (channel != NULL && *channel == NONE_YET) {
         psr_err err = psr_member_connect(d->options.member, to);
         if (err != PSR_OK) {
