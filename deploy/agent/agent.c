@@ -24,8 +24,10 @@
 /* On a busy machine a process may get no turn for seconds. One that is stopped gets none at all,
  * and is not waited for. */
 #define TERM_BEFORE_KILL_MS 5000
-/* How long the launcher may take nothing of the last lines of processes that have ended. */
-#define TELLING_MS 500
+/* Of the last lines of processes that have ended: how long the launcher may take nothing, and how
+ * long somebody else who writes there may write nothing, whom a process has left. */
+#define TAKING_MS 5000
+#define WRITING_MS 500
 /* The time that the scheduler gets to notice too that the launcher is silent or gone, to ask all
  * processes what they are doing, and to end the run. That is better than a signal, because a
  * process reports a signal as a person's order. */
@@ -369,6 +371,7 @@ static void end_without_launcher(psr_agent *a, const char *because)
 static psr_err agent_loop(psr_agent *a)
 {
     bool running = false, all_told = true;
+    int64_t taken_ms = 0;
     for (;;) {
         PSR_TRY(wait_for_events(a));
         int64_t now = psr_clock_ms();
@@ -380,11 +383,12 @@ static psr_err agent_loop(psr_agent *a)
         PSR_TRY(attend_all(a, &running, &all_told));
         see_stops(a);
         check_stopped(a, now);
+        const bool pending = psr_line_writer_pending(&a->events);
         if (running || a->events.taken > a->taken)
-            a->leave_at_ms = now + TELLING_MS;
+            taken_ms = now;
         a->taken = a->events.taken;
-        if (a->ending && !running &&
-            ((all_told && !psr_line_writer_pending(&a->events)) || now >= a->leave_at_ms))
+        a->leave_at_ms = taken_ms + (pending ? TAKING_MS : WRITING_MS);
+        if (a->ending && !running && ((all_told && !pending) || now >= a->leave_at_ms))
             return PSR_OK;
         end_step(a, now);
         if (a->ending && now >= a->kill_at_ms)
