@@ -29,6 +29,8 @@ class Process:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
         self.program, self.command, self.role = "", [], None
+        stat = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+        self.began = int(stat[19]) if stat else 0  # in ticks: proc(5), starttime
         self.look()
 
     def look(self):
@@ -235,7 +237,7 @@ class Live:
             time.sleep(0.02)
 
     def processes(self):
-        """All that are alive."""
+        """All that are alive, parents before their children."""
         alive = []
         for pid in marked(self.mark):
             known = self.seen.get(pid)
@@ -247,7 +249,7 @@ class Live:
             process.look()
             if not process.ended():
                 alive.append(process)
-        return sorted(alive, key=lambda process: process.pid)
+        return sorted(alive, key=lambda process: (process.began, process.pid))
 
     def wait_ended(self, timeout_s, but=None):
         """Seconds until all of its processes were gone (but one); None when some are not by then,
@@ -285,7 +287,8 @@ class Live:
         end = time.monotonic() + timeout_s
         first = alive = self.processes()
         while alive:
-            for process in alive:
+            # Children first: where a parent ends, the kernel wakes those that are stopped.
+            for process in reversed(alive):
                 process.signal(signal.SIGKILL)
             lasting = [process for process in alive if not process.ended(end - time.monotonic())]
             if lasting:
