@@ -367,18 +367,15 @@ static void command(void *context, size_t host, psr_launch_command command, int6
     }
 }
 
-static void kill_agents(void *context)
+static void kill_agent(void *context, size_t host)
 {
     psr_launch_driver *d = context;
-    for (size_t i = 0; i < d->host_count; i++)
-        psr_child_signal(&d->hosts[i].agent, SIGKILL); /* its processes die with it */
+    psr_child_signal(&d->hosts[host].agent, SIGKILL); /* its processes die with it */
 }
 
-static void kill_all(void *context)
+static void kill_scheduler(void *context)
 {
-    psr_launch_driver *d = context;
-    kill_agents(d);
-    psr_child_signal(&d->scheduler, SIGKILL);
+    psr_child_signal(&((psr_launch_driver *)context)->scheduler, SIGKILL);
 }
 
 static void stop(void *context)
@@ -538,8 +535,8 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .spawn = spawn,
         .order = order,
         .command = command,
-        .kill_agents = kill_agents,
-        .kill_all = kill_all,
+        .kill_agent = kill_agent,
+        .kill_scheduler = kill_scheduler,
         .stop = stop,
         .show_line = show_line,
         .show_error = show_error,

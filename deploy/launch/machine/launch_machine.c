@@ -9,9 +9,14 @@
 #include <string.h>
 
 #define GRACE_MS 1500 /* for processes to end after the run's end, before they are killed */
-/* For agents: above the graces that they give, SIGTERM's too. */
+/* For agents: above the graces that they give, SIGTERM's too. One that is silent, or has broken the
+ * protocol, has none. */
 #define AGENT_GRACE_MS 10000
-#define SCHEDULER_GRACE_MS 10000 /* more than the agents: it writes their last lines */
+/* For the scheduler, from the end of the last agent: it writes their last lines, removes mode.sock
+ * from the run's directory, and ends. If it was not the one to say that the run ends, nothing ends
+ * it but this. */
+#define SCHEDULER_GRACE_MS 10000
+#define UNTOLD_GRACE_MS 2500
 #define KILL_AGAIN_MS 100
 /* Time for scheduler and agents to answer that all are stopped, before the launcher stops
  * itself. */
@@ -56,6 +61,11 @@ static void command_all(psr_launch_machine *m, psr_launch_command command, int64
 
 /* ---- ending ---- */
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static bool all_agents_closed(const psr_launch_machine *m)
 {
     bool closed = true;
@@ -66,11 +76,13 @@ static bool all_agents_closed(const psr_launch_machine *m)
 
 /* The scheduler writes the processes' output to their logs, and stays until the last lines have
  * come. */
-static void tell_closed(psr_launch_machine *m)
+static void tell_closed(psr_launch_machine *m, int64_t now_ms)
 {
     if (m->told_closed || !m->ended || !all_agents_closed(m))
         return;
     m->told_closed = true;
+    m->scheduler_by_ms =
+        earlier(m->scheduler_by_ms, now_ms + (m->told_end ? SCHEDULER_GRACE_MS : UNTOLD_GRACE_MS));
     give_order(m, PSR_ORDER_CLOSED);
 }
 
@@ -82,9 +94,9 @@ void psr_launch_end(psr_launch_machine *m, int status, const char *line, int64_t
     m->status = status;
     snprintf(m->line, sizeof m->line, "%.1023s", line);
     m->end_by_ms = now_ms + AGENT_GRACE_MS;
-    m->scheduler_by_ms = m->end_by_ms + SCHEDULER_GRACE_MS;
+    m->scheduler_by_ms = INT64_MAX;
     command_all(m, PSR_LAUNCH_END, status == 0 ? GRACE_MS : GRACE_MS / 2);
-    tell_closed(m);
+    tell_closed(m, now_ms);
 }
 
 void psr_launch_machine_failed(psr_launch_machine *m, psr_err err, int64_t now_ms)
@@ -92,15 +104,29 @@ void psr_launch_machine_failed(psr_launch_machine *m, psr_err err, int64_t now_m
     psr_launch_end(m, psr_err_exit_status(err), psr_err_detail(), now_ms);
 }
 
+static bool has_no_grace(const psr_launch_host *h)
+{
+    return h->lost || h->refused || h->trouble != NULL;
+}
+
 static void check_end(psr_launch_machine *m, int64_t now_ms)
 {
-    if (!m->ended || now_ms < m->end_by_ms)
+    if (!m->ended)
         return;
-    if (now_ms >= m->scheduler_by_ms)
-        m->act.kill_all(m->act.context);
-    else
-        m->act.kill_agents(m->act.context);
-    m->end_by_ms = now_ms + KILL_AGAIN_MS;
+    const bool over = now_ms >= m->end_by_ms;
+    for (size_t i = 0; i < m->host_count; i++) {
+        psr_launch_host *h = &m->hosts[i];
+        if (h->agent != PSR_LIFE_RUNNING || !(over || (has_no_grace(h) && !h->killed)))
+            continue;
+        h->killed = true;
+        m->act.kill_agent(m->act.context, i);
+    }
+    if (over)
+        m->end_by_ms = now_ms + KILL_AGAIN_MS;
+    if (now_ms < m->scheduler_by_ms)
+        return;
+    m->act.kill_scheduler(m->act.context);
+    m->scheduler_by_ms = now_ms + KILL_AGAIN_MS;
 }
 
 bool psr_launch_machine_is_over(const psr_launch_machine *m)
@@ -192,7 +218,7 @@ void psr_launch_machine_agent_closed(psr_launch_machine *m, size_t index, int wa
     psr_launch_host *h = &m->hosts[index];
     bool before = h->agent == PSR_LIFE_CLOSED;
     h->agent = PSR_LIFE_CLOSED;
-    tell_closed(m);
+    tell_closed(m, now_ms);
     if (before || m->ended || h->lost)
         return;
     if (!h->greeted || m->scheduler == PSR_LIFE_NOT_STARTED) {
@@ -328,7 +354,7 @@ static void check_scheduler(psr_launch_machine *m, int64_t now_ms)
     char how[64];
     snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
     lose_scheduler(m, 1, how, now_ms);
-    m->scheduler_by_ms = m->end_by_ms; /* it has had its time */
+    m->scheduler_by_ms = now_ms; /* it has had its time */
 }
 
 static bool is_watched(const psr_launch_host *h)
@@ -403,16 +429,11 @@ static int64_t silence_due_ms(psr_launch_machine *m, int64_t now_ms)
     return oldest_ms == INT64_MAX ? INT64_MAX : now_ms + (oldest_ms + m->deadline_ms - present_ms);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 int64_t psr_launch_machine_wait_ms(psr_launch_machine *m, int64_t now_ms)
 {
     int64_t next = m->alive_ms;
     if (m->ended)
-        next = earlier(next, m->end_by_ms);
+        next = earlier(earlier(next, m->end_by_ms), m->scheduler_by_ms);
     else
         next = earlier(earlier(next, psr_launch_links_due_ms(m)),
                        earlier(silence_due_ms(m, now_ms), psr_launch_hello_due_ms(m)));

@@ -52,10 +52,9 @@ typedef struct psr_launch_actions {
     void (*order)(void *context, const psr_order *order);
     /* host: in the placement. grace_ms: for END. */
     void (*command)(void *context, size_t host, psr_launch_command command, int64_t grace_ms);
-    /* Agents, or agents and scheduler, have had their time to end. Called again as long as one is
-     * left. */
-    void (*kill_agents)(void *context);
-    void (*kill_all)(void *context);
+    /* It has had its time to end. Called again as long as it is there. host: in the placement. */
+    void (*kill_agent)(void *context, size_t host);
+    void (*kill_scheduler)(void *context);
     /* Stops this process, as Ctrl-Z would; returns when it goes on. */
     void (*stop)(void *context);
 

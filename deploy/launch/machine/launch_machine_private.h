@@ -29,6 +29,7 @@ typedef struct psr_launch_host {
     char *trouble;    /* owned: why the host cannot be used; NULL: no reason is known */
     bool paused;      /* its agent has answered to PAUSE */
     bool lost;        /* its agent ended or fell silent while the run went on; reported once */
+    bool killed;      /* its agent, at the run's end */
     bool refused;     /* its agent broke the protocol: its lines are ignored */
     int64_t heard_ms; /* when its agent was last heard, by the presence clock; from its hello on */
     /* the last line of its agent (or ssh) before its hello or on standard error; or the line that
@@ -92,8 +93,9 @@ struct psr_launch_machine {
     bool ended; /* the scheduler said how the run ended, or we know it */
     int status;
     char line[1024];         /* why it ended */
+    bool told_end;           /* the scheduler said so */
     int64_t end_by_ms;       /* when agents that still run are killed */
-    int64_t scheduler_by_ms; /* the same of the scheduler, which waits for the agents' last lines */
+    int64_t scheduler_by_ms; /* the same of the scheduler; INT64_MAX: not as long as agents run */
     cJSON *outcome;
 };
 

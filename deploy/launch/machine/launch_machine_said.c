@@ -164,6 +164,7 @@ static void on_run_ended(psr_launch_machine *m, psr_run_ended *ended, int64_t no
     cJSON_Delete(m->outcome);
     m->outcome = ended->outcome;
     ended->outcome = NULL;
+    m->told_end = true;
     psr_launch_end(m, ended->status, ended->line, now_ms);
 }
 

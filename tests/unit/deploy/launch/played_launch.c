@@ -83,14 +83,15 @@ static void command(void *context, size_t host, psr_launch_command command, int6
     psr_text_add(&p->end, "\n");
 }
 
-static void kill_agents(void *context)
+static void kill_agent(void *context, size_t host)
 {
-    psr_text_add(&((played *)context)->end, "kill agents\n");
+    psr_text_add(&((played *)context)->end, "kill agent ");
+    psr_text_add(&((played *)context)->end, host == A ? "a\n" : "b\n");
 }
 
-static void kill_all(void *context)
+static void kill_scheduler(void *context)
 {
-    psr_text_add(&((played *)context)->end, "kill all\n");
+    psr_text_add(&((played *)context)->end, "kill scheduler\n");
 }
 
 static void stop(void *context)
@@ -212,8 +213,8 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
         .spawn = spawn,
         .order = order,
         .command = command,
-        .kill_agents = kill_agents,
-        .kill_all = kill_all,
+        .kill_agent = kill_agent,
+        .kill_scheduler = kill_scheduler,
         .stop = stop,
         .show_line = show_line,
         .show_error = show_error,

@@ -259,10 +259,10 @@ static void agents_that_do_not_end_are_killed(void **state)
     tick(&p, 9999);
     expect_done(&p, "");
     tick(&p, 10000);
-    expect_done(&p, "kill agents\n");
+    expect_done(&p, "kill agent b\n");
     assert_int_equal(wait_ms(&p, 10000), 100);
     tick(&p, 10100);
-    expect_done(&p, "kill agents\n");
+    expect_done(&p, "kill agent b\n");
     assert_false(psr_launch_machine_is_over(p.machine));
     psr_launch_machine_agent_ended(p.machine, B);
     assert_false(psr_launch_machine_is_over(p.machine)); /* its last words */
@@ -280,14 +280,37 @@ static void the_scheduler_is_not_killed_with_agents_that_do_not_end(void **state
     scheduler_says(&p, ENDED_WELL, 0);
     psr_launch_machine_scheduler_ended(p.machine);
     tick(&p, 10000);
+    assert_non_null(strstr(p.done, "kill agent a\nkill agent b\n"));
     psr_launch_machine_agent_ended(p.machine, A);
     psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS + 10010);
     psr_launch_machine_agent_ended(p.machine, B);
     psr_launch_machine_agent_closed(p.machine, B, SIGNAL_9, BEGAN_MS + 10010);
-    tick(&p, 19999);
-    assert_null(strstr(p.done, "kill all"));
-    tick(&p, 20099);
-    assert_non_null(strstr(p.done, "kill all"));
+    tick(&p, 20009);
+    assert_null(strstr(p.done, "kill scheduler"));
+    tick(&p, 20010);
+    assert_non_null(strstr(p.done, "kill scheduler"));
+    psr_launch_machine_free(p.machine);
+}
+
+/* Nor is there anybody else to end a scheduler that does not know that the run has ended. */
+static void an_agent_that_breaks_the_protocol_has_no_time_to_end(void **state)
+{
+    (void)state;
+    played p;
+    begin_run(&p);
+    agent_says(&p, B, "what is an event?", 0);
+    tick(&p, 0);
+    assert_non_null(strstr(p.done, "kill agent b\n"));
+    assert_null(strstr(p.done, "kill agent a\n"));
+    psr_launch_machine_agent_ended(p.machine, B);
+    psr_launch_machine_agent_closed(p.machine, B, SIGNAL_9, BEGAN_MS + 10);
+    psr_launch_machine_agent_ended(p.machine, A);
+    psr_launch_machine_agent_closed(p.machine, A, 0, BEGAN_MS + 800);
+    tick(&p, 3000);
+    assert_null(strstr(p.done, "kill scheduler"));
+    assert_int_equal(wait_ms(&p, 3000), 300);
+    tick(&p, 3300);
+    assert_non_null(strstr(p.done, "kill scheduler"));
     psr_launch_machine_free(p.machine);
 }
 
@@ -396,6 +419,7 @@ int main(void)
         cmocka_unit_test(the_scheduler_hears_when_all_that_processes_printed_has_come),
         cmocka_unit_test(a_scheduler_that_dies_without_a_word_ends_the_run),
         cmocka_unit_test(agents_that_do_not_end_are_killed),
+        cmocka_unit_test(an_agent_that_breaks_the_protocol_has_no_time_to_end),
         cmocka_unit_test(the_scheduler_is_not_killed_with_agents_that_do_not_end),
         cmocka_unit_test(what_processes_print_goes_to_the_log_and_by_its_level_to_the_person),
         cmocka_unit_test(

@@ -64,7 +64,7 @@ static void ctrl_c_ends_it_and_the_second_at_once(void **state)
     psr_launch_machine_interrupted(p.machine, BEGAN_MS);
     assert_true(psr_launch_machine_ends_at_once(p.machine));
     tick(&p, 0);
-    expect_done(&p, "kill all\n");
+    expect_done(&p, "kill agent a\nkill agent b\nkill scheduler\n");
     close_all(&p, 10);
     expect_end(&p, 130, "end bar\nerror: psring run: interrupted\n");
 }

@@ -19,7 +19,7 @@ static void the_first_ctrl_c_stops_in_order_and_the_second_at_once(void **state)
     assert_true(psr_launch_machine_ends_at_once(p.machine));
     assert_int_equal(wait_ms(&p, 0), 0);
     tick(&p, 0);
-    expect_done(&p, "kill all\n");
+    expect_done(&p, "kill agent a\nkill agent b\nkill scheduler\n");
     close_all(&p, 10);
     assert_true(psr_launch_machine_is_over(p.machine));
     expect_end(&p, 130, "end bar\nerror: psring train: interrupted\n");

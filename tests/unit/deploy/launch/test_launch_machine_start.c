@@ -101,9 +101,8 @@ static void an_agent_that_does_not_answer_ends_the_start(void **state)
     tick(&p, 19999);
     forget(&p);
     tick(&p, 20000);
-    expect_done(
-        &p,
-        "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
+    expect_done(&p, "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\n"
+                    "agent b: end in 750 ms\nkill agent b\n");
     expect_end(&p, 2,
                "end bar\nerror: psring train: host b: its agent did not answer within 20 s: Last "
                "login: today; see what `ssh b true` does\n");
