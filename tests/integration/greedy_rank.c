@@ -99,9 +99,9 @@ static psr_err play(psr_transport *transport, psr_member *member, const char *wh
                {"find-without-end", find_without_end},
                {"shrink-without-end", shrink_without_end},
                {"allow-without-end", allow_without_end}};
-    const char *gate = getenv("GREEDY_GATE");
     if (psr_member_self(member).rank != RANK)
         return read_all(member);
+    const char *gate = getenv("GREEDY_GATE");
     const int opened = gate != NULL ? open(gate, O_RDONLY) : -1;
     if (opened >= 0)
         close(opened);

@@ -29,7 +29,7 @@ class Process:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
         self.program, self.command, self.role = "", [], None
-        stat = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+        stat = stat_of(pid)
         self.began = int(stat[19]) if stat else 0  # in ticks: proc(5), starttime
         self.look()
 
@@ -37,7 +37,7 @@ class Process:
         """What it runs. A child looks like its parent until it has begun a program of its own
         (proc(5): flags), and has no role yet. One that has ended shows no command, and keeps
         it."""
-        stat = read_bytes("/proc/%d/stat" % self.pid).rpartition(b")")[2].split()
+        stat = stat_of(self.pid)
         forked = bool(stat) and bool(int(stat[6]) & FORKED)
         words = read_bytes("/proc/%d/cmdline" % self.pid).split(b"\0")
         if not words[0]:
@@ -63,8 +63,8 @@ class Process:
         return bool(poll.poll(max(0, timeout_s) * 1000))
 
     def state(self):
-        text = read_bytes("/proc/%d/stat" % self.pid)
-        return text[text.rindex(b")") + 2:text.rindex(b")") + 3].decode() if b")" in text else "X"
+        stat = stat_of(self.pid)
+        return stat[0].decode() if stat else "X"
 
     def wait_stopped(self, timeout_s=PATIENCE_S):
         """The kernel tells nobody but a parent when a process stops, so its state is asked for
@@ -114,8 +114,8 @@ class Process:
         at."""
         found = []
         for name in os.listdir("/proc"):
-            stat = read_bytes("/proc/%s/stat" % name) if name.isdigit() else b""
-            if b")" in stat and int(stat[stat.rindex(b")") + 2:].split()[1]) == self.pid:
+            stat = stat_of(int(name)) if name.isdigit() else []
+            if stat and int(stat[1]) == self.pid:
                 found.append(int(name))
         return found
 
@@ -133,6 +133,11 @@ def read_bytes(path):
             return file.read()
     except OSError:
         return b""
+
+
+def stat_of(pid):
+    """The fields of its stat behind the name, from the state on (proc(5)); none if it is gone."""
+    return read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
 
 
 def end_of(path, most):
@@ -245,8 +250,9 @@ class Live:
                 process = known if known and not known.ended() else Process(pid)
             except OSError:
                 continue  # it ended meanwhile
+            if process is known:
+                process.look()
             self.seen[pid] = process
-            process.look()
             if not process.ended():
                 alive.append(process)
         return sorted(alive, key=lambda process: (process.began, process.pid))

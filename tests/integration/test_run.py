@@ -14,7 +14,7 @@ import sys
 import time
 from functools import partial
 
-from psring_live import Live, read_bytes
+from psring_live import Live, read_bytes, stat_of
 from psring_run import PATIENCE_S, Tap, Workspace, outlived, together
 from terminal import Terminal
 
@@ -43,8 +43,8 @@ class Run(Live):
         while time.monotonic() < until and self.process.poll() is None:
             agents = [process.pid for process in self.processes() if process.role == "agent"]
             for process in self.processes():
-                stat = read_bytes("/proc/%d/stat" % process.pid)
-                if b")" not in stat or int(stat[stat.rindex(b")") + 2:].split()[1]) not in agents:
+                stat = stat_of(process.pid)
+                if not stat or int(stat[1]) not in agents:
                     continue
                 if wanted in outlived.environment(process.pid):
                     return process
