@@ -24,8 +24,9 @@
 /* On a busy machine a process may get no turn for seconds. One that is stopped gets none at all,
  * and is not waited for. */
 #define TERM_BEFORE_KILL_MS 5000
-/* Of the last lines of processes that have ended: how long the launcher may take nothing, and how
- * long somebody else who writes there may write nothing, whom a process has left. */
+/* When all processes have ended and their last lines go to the launcher: it may take nothing for
+ * TAKING_MS. What a process has left behind, and still has its output open, may write nothing for
+ * WRITING_MS. */
 #define TAKING_MS 5000
 #define WRITING_MS 500
 /* The time that the scheduler gets to notice too that the launcher is silent or gone, to ask all

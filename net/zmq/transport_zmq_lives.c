@@ -42,9 +42,10 @@ void psr_zmq_greet_scheduler(psr_zmq_transport *transport, const psr_message *me
     if (transport->greeted || !psr_peer_equal(message->from, scheduler) || c == NULL)
         return;
     transport->greeted = true;
-    /* It answers who has spoken to it, so our connection to it is made, and none is refused that
-     * was let in. Where that connection ends has to be asked while it is there: messages are taken
-     * before events, and the scheduler may end before the first wait for either. */
+    /* The scheduler answers only who has spoken to it: so our connection to it is made, and was not
+     * refused. The address at its other end can be asked for only as long as it is there. That it
+     * was made is an event, and without this call events would be taken after all messages: by
+     * then the scheduler may have ended. */
     psr_err refused = transport->refused != NULL ? psr_zmq_check_refused(transport) : PSR_OK;
     (void)refused;
     psr_lives_greet(transport->lives, transport->scheduler, c->id);
